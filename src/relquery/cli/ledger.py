@@ -16,7 +16,8 @@ import pyarrow as pa
 import typer
 from rich.console import Console, RenderableType
 
-from relquery.cli.terminal.show import errors_console, figures, say, to_json
+from relquery.cli.terminal.console import errors_console
+from relquery.cli.terminal.show import figures, say, to_json
 from relquery.cli.terminal.tables import check_rows, export, is_same
 from relquery.errors import ConfigError
 from relquery.ledger.records import COLUMNS, Filter, Group, Records, opened

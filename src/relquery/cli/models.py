@@ -14,9 +14,10 @@ from rich.text import Text
 
 from relquery.backends.local import forecast
 from relquery.backends.local.forecast import QUICK, Forecast, Here, Speed
+from relquery.cli.terminal.console import errors_console
 from relquery.cli.terminal.interrupt import exits_when_interrupted, interruptible
 from relquery.cli.terminal.options import Json
-from relquery.cli.terminal.show import errors_console, say, to_json
+from relquery.cli.terminal.show import say, to_json
 
 models = typer.Typer(
     help="""List models that run here, how fast they would be, and fetch them.

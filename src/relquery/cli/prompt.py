@@ -12,9 +12,10 @@ from rich.table import Table
 
 from relquery.backends.base import LazyBackend
 from relquery.backends.load import load
+from relquery.cli.terminal.console import errors_console
 from relquery.cli.terminal.interrupt import exits_when_interrupted, interruptible
 from relquery.cli.terminal.options import CacheTokens, Json
-from relquery.cli.terminal.show import errors_console, to_json
+from relquery.cli.terminal.show import to_json
 from relquery.markup.imports import MarkupPrompt
 from relquery.markup.layout import Layout
 from relquery.markup.reader import read_text

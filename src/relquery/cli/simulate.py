@@ -16,10 +16,11 @@ from rich.text import Text
 
 from relquery.cli.reorder.names import split_names
 from relquery.cli.terminal.exits import ROWS_LOST
+from relquery.cli.terminal.files import find_table
 from relquery.cli.terminal.interrupt import exits_when_interrupted
 from relquery.cli.terminal.options import Json
 from relquery.cli.terminal.show import progress, say, to_json
-from relquery.cli.terminal.tables import check_output, check_rate, find_table, read_text
+from relquery.cli.terminal.tables import check_output, check_rate, read_text
 from relquery.config import POLICIES, PolicyName
 from relquery.engine.machines import SERVED, find_machine, with_cache
 from relquery.engine.scheduling.policies.catalogue import Settings, make_policy

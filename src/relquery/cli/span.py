@@ -13,9 +13,10 @@ import typer
 
 from relquery.backends.base import Backend
 from relquery.backends.load import load
+from relquery.cli.terminal.console import errors_console
 from relquery.cli.terminal.interrupt import exits_when_interrupted
 from relquery.cli.terminal.options import CacheTokens, Cost, Json
-from relquery.cli.terminal.show import errors_console, progress, say, to_json
+from relquery.cli.terminal.show import progress, say, to_json
 from relquery.errors import QueryError
 from relquery.ir.draw import draw, mermaid
 from relquery.ir.nodes import Chat, Generate, Node

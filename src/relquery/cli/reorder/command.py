@@ -14,11 +14,13 @@ from relquery.cli.reorder import figures
 from relquery.cli.reorder.figures import ALL, Comparison, compare, methods_of
 from relquery.cli.reorder.files import BatchOptions, document, reading, said, write_order
 from relquery.cli.reorder.names import read_dependency, split_names
+from relquery.cli.terminal.console import errors_console
 from relquery.cli.terminal.exits import ROWS_LOST
+from relquery.cli.terminal.files import find_file
 from relquery.cli.terminal.interrupt import exits_when_interrupted
 from relquery.cli.terminal.options import command_of
-from relquery.cli.terminal.show import errors_console, say, to_json
-from relquery.cli.terminal.tables import check_rows, find_file, read_text
+from relquery.cli.terminal.show import say, to_json
+from relquery.cli.terminal.tables import check_rows, read_text
 from relquery.errors import ConfigError
 from relquery.reordering.cost.meter import WEIGHTS
 from relquery.reordering.prompts.answers import Answers

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 import typer
 from rich.text import Text
 
-from relquery.cli.terminal.show import errors_console
+from relquery.cli.terminal.console import errors_console
 
 if TYPE_CHECKING:
     from relquery.serve.server import Server
@@ -33,11 +33,12 @@ class Banner:
             typer.echo(line)
 
     def _lines(self, server: Server, url: str) -> list[str]:
-        name, facts = server.models[0], server.facts
+        name, facts = server.models[0], server.model(None).facts
+        names = ", ".join(server.models)
         key = "" if self._config.keys is None else '-H "Authorization: Bearer $KEY" '
         body = json.dumps({"model": name, "messages": [{"role": "user", "content": "Hello"}]})
         return [
-            f"Serving {name} at {url} (policy {facts.policy}, context {facts.context:,} tokens, "
+            f"Serving {names} at {url} (policy {facts.policy}, context {facts.context:,} tokens, "
             f"cache {facts.cache_tokens:,} tokens)",
             f"In a browser: {url}/",
             f"Try it: curl {url}/v1/chat/completions {key}-H 'Content-Type: application/json' "

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from relquery.cli.serve.banner import Banner
+from relquery.cli.terminal.console import errors_console
 from relquery.cli.terminal.exits import INTERRUPTED
+from relquery.cli.terminal.files import find_tables
 from relquery.cli.terminal.options import ENGINE_PANEL as _ENGINE
 from relquery.cli.terminal.options import CacheTokens, Cost, Dtype, KvCacheDtype, Quantize
-from relquery.cli.terminal.show import errors_console
-from relquery.cli.terminal.tables import find_tables
 from relquery.errors import ConfigError, MissingExtraError
 
 if TYPE_CHECKING:
@@ -27,11 +27,15 @@ _OPERATION = "Operation"
 
 def serve(
     model: Annotated[
-        str,
+        list[str] | None,
         typer.Option(
-            "--model", "-m", help="demo, a Hugging Face name or folder, or random:layers=8,..."
+            "--model",
+            "-m",
+            metavar="[NAME=]MODEL",
+            help="demo, a Hugging Face name or folder, or random:layers=8,... Given several times, "
+            "each is served by an engine of its own, by its NAME.",
         ),
-    ] = "demo",
+    ] = None,
     served_model_name: Annotated[
         list[str] | None,
         typer.Option(
@@ -237,8 +241,9 @@ def serve(
 
     relquery serve --keys keys.json --host 0.0.0.0 --log json
     """
+    (name, first), *others = _models(model or ["demo"])
     config = _config(
-        model=model,
+        model=first,
         options=_given(
             policy=policy,
             starvation=starvation,
@@ -255,7 +260,8 @@ def serve(
             kv_cache_dtype=kv_cache_dtype,
             cost=cost,
         ),
-        names=tuple(served_model_name or ()),
+        names=(*(served_model_name or ()), *([name] if name else [])),
+        others=dict(others),
         adapters=_adapters(adapter or ()),
         embedder=embedder,
         host=host,
@@ -281,26 +287,21 @@ def serve(
 
 
 def _run(config: ServeConfig) -> None:
-    run = _server()
+    """Raises MissingExtraError without the `serve` extra."""
+    from relquery.serve.run import serve as run
+
     try:
         with Banner(config) as banner:
             ended = run(config, banner.told)
     except KeyboardInterrupt:
         ended = False
-    if not ended:
-        errors_console().print("Interrupted.")
-        raise typer.Exit(INTERRUPTED) from None
-
-
-def _server() -> Callable[..., bool]:
-    """Raises MissingExtraError without the `serve` extra."""
-    try:
-        from relquery.serve.run import serve as run
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("relquery"):
             raise
         raise MissingExtraError("`relquery serve`", "serve") from error
-    return run
+    if not ended:
+        errors_console().print("Interrupted.")
+        raise typer.Exit(INTERRUPTED) from None
 
 
 def _config(**settings: Any) -> ServeConfig:
@@ -308,6 +309,19 @@ def _config(**settings: Any) -> ServeConfig:
     from relquery.serve.settings import ServeConfig
 
     return ServeConfig(**settings)
+
+
+def _models(given: Sequence[str]) -> list[tuple[str, str]]:
+    """Models with their names, of which only the first may be "". Raises ConfigError."""
+    found: list[tuple[str, str]] = []
+    for each in given:
+        name, _, model = each.partition("=")
+        if not model or ":" in name or "/" in name:  # as in random:layers=8
+            name, model = "" if not found else each, each
+        if name in dict(found):
+            raise ConfigError(f"--model {each}: '{name}' is another model. Give another NAME.")
+        found.append((name, model))
+    return found
 
 
 def _adapters(given: Sequence[str]) -> dict[str, str]:

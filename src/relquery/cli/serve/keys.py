@@ -12,7 +12,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from relquery.cli.terminal.show import errors_console, say
+from relquery.cli.terminal.console import errors_console
+from relquery.cli.terminal.show import say
 from relquery.errors import ConfigError, unknown
 from relquery.serve.auth import (
     Key,

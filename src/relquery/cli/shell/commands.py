@@ -13,8 +13,9 @@ from rich.text import Text
 from relquery.cli.shell.session import Session
 from relquery.cli.shell.split import entries
 from relquery.cli.sql.output import Format
+from relquery.cli.terminal.files import find_table
 from relquery.cli.terminal.show import report_view, to_json
-from relquery.cli.terminal.tables import find_table, is_same
+from relquery.cli.terminal.tables import is_same
 from relquery.errors import ConfigError, UnknownTableError, unknown
 from relquery.report import Report
 from relquery.sql.names import quoted

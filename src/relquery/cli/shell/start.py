@@ -19,8 +19,9 @@ from relquery.cli.shell.typing import ShellCompleter
 from relquery.cli.sql.options import Setup
 from relquery.cli.sql.output import Format, explanation_view, print_errors
 from relquery.cli.sql.running import Came
+from relquery.cli.terminal.console import errors_console
 from relquery.cli.terminal.interrupt import interruptible
-from relquery.cli.terminal.show import errors_console, progress, shown_warnings
+from relquery.cli.terminal.show import progress, shown_warnings
 from relquery.errors import PartialResultWarning, RelqueryError, UnknownTableError
 from relquery.ledger import Ledger
 from relquery.report import Report

@@ -22,6 +22,7 @@ from relquery.cli.sql.output import Format, check_overwritten, print_errors, pri
 from relquery.cli.sql.resume import noted
 from relquery.cli.sql.running import Wanted, outcome_of
 from relquery.cli.terminal.exits import ROWS_LOST
+from relquery.cli.terminal.files import find_tables
 from relquery.cli.terminal.options import (
     CacheTokens,
     Cost,
@@ -31,7 +32,6 @@ from relquery.cli.terminal.options import (
     command_of,
 )
 from relquery.cli.terminal.show import say
-from relquery.cli.terminal.tables import find_tables
 from relquery.errors import ConfigError
 from relquery.sql.parser.statements import is_explain
 

@@ -15,7 +15,8 @@ from rich.text import Text
 
 from relquery.backends.base import Backend, LazyBackend
 from relquery.backends.load import default_form, is_served, is_shared, load, load_named
-from relquery.cli.terminal.show import errors_console, shown_warnings
+from relquery.cli.terminal.console import errors_console
+from relquery.cli.terminal.show import shown_warnings
 from relquery.config import Order, PromptForm
 from relquery.connection import Connection, connect, models_of
 from relquery.errors import ConfigError

@@ -14,8 +14,8 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from relquery.cli.sql.running import Outcome
+from relquery.cli.terminal.console import errors_console
 from relquery.cli.terminal.show import (
-    errors_console,
     figures,
     report_view,
     result_table,

@@ -13,20 +13,16 @@ from time import monotonic
 
 import pyarrow as pa
 from rich.cells import cell_len
-from rich.console import Console, Group, JustifyMethod, RenderableType
+from rich.console import Group, JustifyMethod, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from relquery.cli.terminal.console import errors_console
 from relquery.progress.tally import Waiting
 from relquery.progress.watch import Watch, is_terminal, watching
 from relquery.report import Report
 from relquery.sql.render import printable, rounded, short
 from relquery.sql.result import Result
-
-
-def errors_console() -> Console:
-    """What is no result: progress, reports, errors."""
-    return Console(stderr=True, soft_wrap=True)
 
 
 def say(text: str, style: str | None = None) -> None:
