@@ -149,9 +149,9 @@ ROOMS: dict[str, list[str]] = {
     ],
     "serve": [
         "settings", "values", "errors", "tools", "body", "admission", "auth", "metrics", "document",
-        "streaming", "server", "tasks", "logs", "sql_workers", "openai", "anthropic", "batches",
-        "embeddings", "api", "console", "status", "tracing", "middleware", "connections", "mcp",
-        "app", "run",
+        "pages", "store", "streaming", "server", "tasks", "logs", "sql_workers", "openai",
+        "anthropic", "batches", "embeddings", "api", "console", "status", "tracing", "middleware",
+        "connections", "mcp", "app", "serving", "run",
     ],
     "cascade": ["bounds", "proxies", "sampling", "thresholds"],
     "evaluation": ["matching", "threshold", "columns", "comparison", "evaluation"],

@@ -17,7 +17,7 @@ from unittest.mock import patch
 from relquery.backends.remote import link, process
 from relquery.backends.remote.process import Command, receive, send
 from relquery.backends.service.client import Facts
-from relquery.serve import run
+from relquery.serve import run, serving
 from relquery.serve.connections import Listener
 from relquery.serve.logs import QUIET, JsonLines
 from relquery.serve.settings import ServeConfig
@@ -38,6 +38,7 @@ class EngineThread:
     pid = None
 
     def __init__(self, model: str, options: Mapping[str, Any], prepare: object = None) -> None:
+        self.model, self.options, self.prepare = model, options, prepare
         self._pipe, theirs = multiprocessing.Pipe()
         given = (theirs, model, options)
         self._thread = threading.Thread(target=self._host, args=given, daemon=True)
@@ -121,9 +122,10 @@ def in_threads(config: ServeConfig, lines: list[str]) -> Iterator[int]:
     thread = threading.Thread(target=serve, daemon=True)
     with ExitStack() as until_it_serves, _logged(lines):
         for module, name, stand_in in (
-            (run, "Listener", Kept),
+            (serving, "Listener", Kept),
             (run, "set_up", lambda *given: None),
-            (run, "settle", lambda: None),
+            (serving, "settle", lambda: None),
+            (run, "EngineProcess", EngineThread),
             (link, "EngineProcess", EngineThread),
         ):
             until_it_serves.enter_context(patch.object(module, name, stand_in))

@@ -64,3 +64,57 @@ def test_errors_have_the_form_of_the_client(theirs: anthropic.Anthropic, named: 
     assert isinstance(raised.value.body, dict)
     assert raised.value.body["error"]["type"] == "not_found_error"
     assert "code" in httpx.get(f"{named.url}/v1/models/other").json()["error"]
+
+
+@pytest.fixture(scope="module")
+def several() -> Iterator[Running]:
+    """Two models, whose answers have other lengths."""
+    others = {"long": "simulated:step=0.0005,length=9"}
+    with inside(
+        "simulated:step=0.0005,length=4", names=("short",), others=others, tables=TABLES
+    ) as found:
+        yield found
+
+
+TABLES = {"movies": "demo:movies"}
+LENGTHS = {"short": 4, "long": 9}
+
+
+def test_each_model_answers_to_its_name(several: Running) -> None:
+    with openai.OpenAI(base_url=f"{several.url}/v1", api_key="none", max_retries=0) as client:
+        assert [model.id for model in client.models.list()] == list(LENGTHS)
+        for name, length in LENGTHS.items():
+            made = client.chat.completions.create(
+                model=name, messages=[{"role": "user", "content": "Is tea good?"}], max_tokens=50
+            )
+            assert (made.model, made.usage and made.usage.completion_tokens) == (name, length)
+            text = client.completions.create(model=name, prompt=["a", "b"], max_tokens=50)
+            assert text.usage is not None
+            assert text.usage.completion_tokens == 2 * length
+        with pytest.raises(openai.NotFoundError, match="Served: short, long"):
+            client.completions.create(model="other", prompt="a")
+
+
+@pytest.mark.parametrize(("model", "length"), [*LENGTHS.items(), (None, 4)])
+def test_statements_and_tables_name_a_model(
+    several: Running, model: str | None, length: int
+) -> None:
+    """The first one is usual. Answers of one are not those of another."""
+    question = "Is it usual?" if model is None else "Good?"
+    for path, body in (
+        ("sql", {"query": f"SELECT LLM('{question}', movietitle) FROM movies LIMIT 3"}),
+        ("relqueries", {"rows": [{"a": 1}, {"a": 2}, {"a": 3}], "prompt": "Good?"}),
+    ):
+        more = {} if model is None else {"model": model}
+        answer = httpx.post(f"{several.url}/v1/{path}", json=body | more, timeout=60)
+        assert answer.json()["report"]["output_tokens"] == 3 * length, answer.text
+
+
+def test_what_all_models_do_is_told_together(several: Running) -> None:
+    assert httpx.get(f"{several.url}/health").json() == {"status": "ok", "model": "short"}
+    state = httpx.get(f"{several.url}/console/state").json()
+    assert state["models"] == list(LENGTHS)
+    assert state["cache"]["tokens"] == 2 * 65_536
+    figures = httpx.get(f"{several.url}/metrics").text
+    assert "relquery_engine_up 1.0" in figures
+    assert f"relquery_cache_capacity_tokens {2 * 65_536:.1f}" in figures

@@ -83,7 +83,7 @@ def test_running_requests_end_before_a_stopped_server_does() -> None:
 
 
 def _engine(server: psutil.Process) -> psutil.Process:
-    """The last process that a server has started; the first is that of the tables."""
+    """The first process that a server has started; the last is that of the tables."""
     spawned = [each for each in server.children() if "spawn_main" in " ".join(each.cmdline())]
     assert len(spawned) == 2
-    return max(spawned, key=lambda each: (each.create_time(), each.pid))
+    return min(spawned, key=lambda each: (each.create_time(), each.pid))

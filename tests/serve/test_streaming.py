@@ -37,17 +37,17 @@ def test_an_engines_view_knows_a_job_until_it_has_ended() -> None:
         sinks.append(sink)
         return True
 
-    link = SimpleNamespace(
+    link: Any = SimpleNamespace(
         clock=None,
         hop=lambda count: count(),
         submit=submit,
         cancel=lambda sink: sink is sinks[0],
     )
-    server = SimpleNamespace(link=link, admission=SimpleNamespace(open=0))
+    server = SimpleNamespace(admission=SimpleNamespace(open=0))
     scope: Any = SimpleNamespace(
         server=server, prompts=0, answered=lambda *_: None, ended=lambda *_: None
     )
-    view, stream = EngineView(scope), AnswerStream(2, 1, lambda: None)
+    view, stream = EngineView(scope, link), AnswerStream(2, 1, lambda: None)
     submission: Any = SimpleNamespace(prompts=["a", "b"])
     assert view.submit(submission, stream)
     assert (server.admission.open, scope.prompts, view.cancel(stream)) == (2, 2, True)

@@ -85,7 +85,7 @@ def test_a_request_is_a_span_below_its_callers(
         "scheme": "http",
     }
     scope |= {"server": ("localhost", 80), "query_string": b"", "http_version": "1.1"}
-    traces = Tracing(address, "demo")
+    traces = Tracing(address)
     traced = traces.traced(RequestMiddleware(app, server, traces))
     for path in ("/health", CHAT):
         asyncio.run(traced(scope | {"path": path, "state": {}}, receive, send))  # type: ignore[arg-type]

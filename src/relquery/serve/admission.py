@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from math import ceil
 
 from relquery.backends.service.state import EngineState
-from relquery.serve.errors import HttpError, stopping
+from relquery.serve.errors import HttpError, bad_request, stopping
 from relquery.serve.settings import ServeConfig
 
 MINUTE = 60.0
@@ -120,11 +120,10 @@ class AdmissionController:
         self.check_open()
         most = min(self._config.max_rows, self._config.max_waiting)
         if size > most:
-            raise HttpError(
-                400,
+            raise bad_request(
                 f"{size:,} prompts are more than the {most:,} that one request "
                 "may have. Send fewer at once.",
-                "too_many_rows",
+                code="too_many_rows",
             )
         self.check_room(size)
         self.open += size

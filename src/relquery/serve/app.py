@@ -18,6 +18,7 @@ from relquery.errors import RelqueryError
 from relquery.serve import embeddings, status
 from relquery.serve.anthropic import routes as anthropic
 from relquery.serve.api import prompts, queries, relqueries, scores, sql, tokens
+from relquery.serve.batches import messages
 from relquery.serve.batches import routes as batches
 from relquery.serve.body import check_body, invalid
 from relquery.serve.console import routes as console
@@ -29,7 +30,7 @@ from relquery.serve.openai import chat, completions, models, responses
 ROUTERS = tuple(
     each.router
     for each in (
-        *(chat, completions, responses, models, batches, anthropic),
+        *(chat, completions, responses, models, batches, anthropic, messages),
         *(embeddings, scores, tokens, sql, relqueries, queries, prompts),
         *(console, status),
     )

@@ -23,7 +23,7 @@ from starlette.requests import Request
 
 import relquery.engine.requests.declared as engine
 from relquery.errors import ConfigError, did_you_mean, unknown
-from relquery.serve.errors import HttpError, not_supported
+from relquery.serve.errors import HttpError, bad_request, not_supported
 
 Neutral = tuple[Any, ...]
 """Values with which a field that is not supported asks for nothing."""
@@ -62,7 +62,7 @@ class Body(BaseModel):
         for name, value in (self.model_extra or {}).items():
             if name not in self.ACCEPTED:
                 hint = did_you_mean(name, self._useful(), ALIKE)
-                raise HttpError(400, f"The field '{name}' is not known.{hint}", "unknown", name)
+                raise bad_request(f"The field '{name}' is not known.{hint}", name, "unknown")
             neutral = self.ACCEPTED[name]
             if neutral is not ANY and not any(_same(value, each) for each in neutral):
                 place = f"{self.WITHIN}.{name}" if self.WITHIN else name
@@ -114,17 +114,14 @@ def invalid(found: Sequence[Mapping[str, Any]]) -> HttpError:
     if told["type"] == "json_invalid":
         reason, at = told.get("ctx", {}).get("error", ""), told["loc"][-1:]
         place = f" (character {at[0]})" if at and isinstance(at[0], int) else ""
-        return HttpError(400, f"The body is not JSON: {reason}{place}.", "json_invalid")
+        return bad_request(f"The body is not JSON: {reason}{place}.", code="json_invalid")
     if told["type"] == "model_attributes_type" and len(told["loc"]) <= 1:
-        return HttpError(
-            400,
-            "The body must be a JSON object, sent with the header 'Content-Type: "
-            "application/json'.",
-            "invalid_request",
+        return bad_request(
+            "The body must be a JSON object, sent with the header 'Content-Type: application/json'."
         )
     where = ".".join(str(part) for part in told["loc"] if not _is_form(part))
     message = f"{where}: {told['msg']}" if where else str(told["msg"])
-    return HttpError(400, message, told["type"], where or None)
+    return bad_request(message, where or None, told["type"])
 
 
 def _is_form(part: object) -> bool:
@@ -151,7 +148,9 @@ def check_json(content: bytes) -> None:
 
 
 def _refuse_number(word: str) -> None:
-    raise HttpError(400, f"The body is not JSON: {word} is not one of its numbers.", "json_invalid")
+    raise bad_request(
+        f"The body is not JSON: {word} is not one of its numbers.", code="json_invalid"
+    )
 
 
 _NO_NUMBERS = (b"NaN", b"Infinity")
@@ -184,11 +183,9 @@ def declared_by(body: Declared | None, headers: Sequence[str]) -> engine.Declare
     for text in headers:
         for name, value in read_declared(text).model_dump(exclude_none=True).items():
             if fields.setdefault(name, value) != value:
-                raise HttpError(
-                    400,
+                raise bad_request(
                     f"The header '{HEADER}' has {name}={value}, but the field 'relquery' of the "
                     f"body, or another such header, has {name}={fields[name]}. Give one of them.",
-                    "invalid_request",
                     f"{HEADER}.{name}",
                 )
     if body is None and not headers:
@@ -196,7 +193,7 @@ def declared_by(body: Declared | None, headers: Sequence[str]) -> engine.Declare
     try:
         return engine.Declared(**{"id": None, "rows": None, "deadline": None} | fields)
     except ConfigError as error:
-        raise HttpError(400, str(error), "invalid_request", HEADER) from error
+        raise bad_request(str(error), HEADER) from error
 
 
 def read_declared(text: str) -> Declared:
@@ -241,4 +238,4 @@ def _from_pairs(text: str) -> dict[str, Any]:
 
 def _wrong(message: str, name: str = "") -> HttpError:
     param = f"{HEADER}.{name}" if name else HEADER
-    return HttpError(400, f"The header '{HEADER}' is wrong. {message}", "invalid_header", param)
+    return bad_request(f"The header '{HEADER}' is wrong. {message}", param, "invalid_header")

@@ -19,7 +19,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from relquery.errors import ConfigError
-from relquery.serve.errors import HttpError, openai_body, stopping
+from relquery.serve.errors import HttpError, openai_body
 from relquery.serve.server import Server
 from relquery.serve.settings import ServeConfig
 
@@ -103,14 +103,13 @@ class Listener(uvicorn.Server):
         if self._server.serving:
             _LOG.info("stopping; %d requests have %g s to end", self._server.serving, grace)
         await self._until_idle(grace)
-        link = self._server.link
         if not self.force_exit:
-            link.abandon(stopping())
-            ending = asyncio.create_task(asyncio.to_thread(link.stop))
+            self._server.abandon()
+            ending = asyncio.create_task(asyncio.to_thread(self._server.stop))
             await self._until_idle(LAST_WORDS)
             await ending
         else:
-            link.stop(patience=0.0)
+            self._server.stop(patience=0.0)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Close what is open. uvicorn leaves out the application's end after a second Ctrl-C, which

@@ -75,6 +75,17 @@ FORMS = {
         usage={"type": "object"},
     ),
     "TokenCount": _object(input_tokens={"type": "integer"}),
+    "AnthropicMessageBatch": _object(
+        id=_TEXT,
+        type={"const": "message_batch"},
+        processing_status={"enum": ["in_progress", "canceling", "ended"]},
+        request_counts={"type": "object"},
+        created_at=_TEXT,
+        expires_at=_TEXT,
+        ended_at=_MAYBE,
+        results_url=_MAYBE,
+    ),
+    "AnthropicDeleted": _object(id=_TEXT, type=_TEXT),
 }
 """The bodies of errors, and of some answers."""
 
@@ -82,8 +93,7 @@ FORMS = {
 def errors(*statuses: int, form: str = "OpenAIError") -> Responses:
     """For `responses=` of a route: these and those that every route may give. form: of FORMS, or
     several of them, with commas."""
-    some = [{"$ref": _PARTS + each} for each in form.split(",")]
-    content = {"application/json": {"schema": some[0] if len(some) == 1 else {"anyOf": some}}}
+    content = {"application/json": {"schema": _form(form)}}
     every = sorted({*statuses, 400, 401, 403, 408, 413, 429, 503})
     return {
         status: {
@@ -95,11 +105,17 @@ def errors(*statuses: int, form: str = "OpenAIError") -> Responses:
     }
 
 
+def _form(names: str) -> Json:
+    some: list[Json] = [{"$ref": _PARTS + each} for each in names.split(",")]
+    return some[0] if len(some) == 1 else {"anyOf": some}
+
+
 def answers(form: str, description: str = "The answer", *, listed: bool = False) -> Responses:
-    """For `responses=` of a route: a form of the SDKs, or a list of it."""
-    schema: Json = {"$ref": _PARTS + form}
+    """For `responses=` of a route: a form of the SDKs, one of several, or a list of it."""
+    schema = _form(form)
     if listed:
-        schema = _object(object={"const": "list"}, data={"type": "array", "items": schema})
+        kind = {} if form.startswith("Anthropic") else {"object": {"const": "list"}}
+        schema = _object(**kind, data={"type": "array", "items": schema})
     return {200: {"description": description, "content": {"application/json": {"schema": schema}}}}
 
 

@@ -19,7 +19,7 @@ from relquery.backends.embedding.load import LocalEmbedder, load_embedder
 from relquery.errors import ConfigError
 from relquery.serve.body import ANY, WHOLE, Body, Inner, example
 from relquery.serve.document import answers, errors
-from relquery.serve.errors import HttpError, Json, not_supported
+from relquery.serve.errors import HttpError, Json, bad_request, not_supported
 from relquery.serve.server import RequestScope, Scope
 
 router = APIRouter(tags=["OpenAI"])
@@ -63,12 +63,11 @@ class EmbeddingService:
             counts = await loop.run_in_executor(self._thread, self._embedder.count, some)
             for at, (count, is_cut) in enumerate(counts):
                 if is_cut:
-                    raise HttpError(
-                        400,
+                    raise bad_request(
                         f"Text {start + at} is longer than the {count} tokens that the encoder "
                         "reads. Cut it into shorter texts.",
-                        "context_length_exceeded",
                         "input",
+                        "context_length_exceeded",
                     )
             parts.append(await loop.run_in_executor(self._thread, self._embedder.embed, some))
             tokens += sum(count for count, _ in counts)
@@ -102,7 +101,7 @@ class EmbeddingBody(Body):
             raise not_supported("input", "Send texts, none of them empty, and no token ids.")
         if not 0 < len(given) <= MOST_TEXTS:
             message = f"input has {len(given):,} texts; it must have 1 to {MOST_TEXTS:,}."
-            raise HttpError(400, message, "invalid_request", "input")
+            raise bad_request(message, "input")
         return list(map(str, given))
 
 

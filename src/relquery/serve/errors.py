@@ -24,7 +24,7 @@ from relquery.errors import (
 from relquery.serve.values import to_json
 
 ANTHROPIC_PATHS = ("/v1/messages",)
-SHARED_PATHS = ("/v1/models",)
+SHARED_PATHS = ("/v1/models", "/v1/files")
 """Of both APIs."""
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """What the system says when there is no room on a disk, or for a user on it."""
@@ -53,6 +53,11 @@ class HttpError(Exception):
 
     def __str__(self) -> str:
         return self.message
+
+
+def bad_request(message: str, param: str | None = None, code: str = "invalid_request") -> HttpError:
+    """A request that is wrong. For param and code see HttpError."""
+    return HttpError(400, message, code, param)
 
 
 def not_supported(name: str, instead: str = "") -> HttpError:

@@ -35,7 +35,7 @@ class Served:
     error: str | None
     """A word for what went wrong."""
 
-    def fields(self, model: str) -> dict[str, Any]:
+    def fields(self) -> dict[str, Any]:
         """For the log. It has nothing of prompts and answers but their sizes."""
         found: dict[str, Any] = {
             "request": self.id,
@@ -53,7 +53,7 @@ class Served:
             found |= {"tenant": asker.tenant, "key": asker.identity.name}
         if asker.prompts:
             found |= {
-                "model": model,
+                "model": asker.model,
                 "prompts": asker.prompts,
                 "prompt_tokens": asker.prompt_tokens,
                 "cached_tokens": asker.cached_tokens,

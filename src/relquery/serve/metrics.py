@@ -132,16 +132,16 @@ class Metrics:
         """Count an error. kind: one of few words."""
         self._of("errors", kind, self._name(tenant)).inc()
 
-    def page(self, opened: int, serving: int, state: EngineState | None, starts: int) -> bytes:
+    def page(self, opened: int, serving: int, state: EngineState | None, restarts: int) -> bytes:
         """All figures in Prometheus' text form.
 
         opened, serving: prompts and HTTP requests that are open. state: None where the engine does
-        not tell; its figures are then the last ones. starts: of the engine's process.
+        not tell; its figures are then the last ones. restarts: of the engine's process.
         """
         self._of("requests_open").set(opened)
         self._of("http_requests_open").set(serving)
-        self._of("engine_restarts").inc(starts - 1 - self._restarts)
-        self._restarts = starts - 1
+        self._of("engine_restarts").inc(restarts - self._restarts)
+        self._restarts = restarts
         self._of("engine_up").set(state is not None)
         if state is not None:
             for name in ("waiting", "running"):

@@ -14,7 +14,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from relquery.serve.body import HEADER
-from relquery.serve.errors import HttpError, as_http, response_of, stopping
+from relquery.serve.errors import HttpError, as_http, bad_request, response_of, stopping
 from relquery.serve.logs import Served
 from relquery.serve.metrics import PARTS
 from relquery.serve.server import RequestScope, Server
@@ -119,7 +119,7 @@ class RequestMiddleware:
             served.route, served.status, tenant, served.seconds, served.error
         )
         if _LOG.isEnabledFor(logging.INFO):
-            _LOG.info("request", extra={"fields": served.fields(self._server.models[0])})
+            _LOG.info("request", extra={"fields": served.fields()})
 
 
 _DECLARED = HEADER.encode()
@@ -225,11 +225,10 @@ class Pages:
         host = _only(b"host", headers).lower()
         origin = _only(b"origin", headers)
         if self._names is not None and _name_of(host) not in self._names:
-            raise HttpError(
-                400,
+            raise bad_request(
                 f"The Host header is '{host}'. This server only answers to its own names: "
                 f"{', '.join(sorted(self._names))}.",
-                "wrong_host",
+                code="wrong_host",
             )
         if origin and origin not in self._origins and _host_of(origin) != host:
             raise HttpError(
@@ -258,10 +257,9 @@ def _only(wanted: bytes, headers: Headers) -> str:
     """The value of a header that may be there once; "" if it is not. Raises HttpError."""
     found = [value.decode("latin-1") for name, value in headers if name == wanted]
     if len(found) > 1:  # which of them counts, two programs may see differently
-        raise HttpError(
-            400,
+        raise bad_request(
             f"The header '{wanted.decode()}' is given {len(found)} times. Send it once.",
-            "invalid_header",
+            code="invalid_header",
         )
     return found[0] if found else ""
 

@@ -1,11 +1,11 @@
-"""What the routes of a server have in common: the engine, and who asks it for what."""
+"""What the routes of a server have in common: the engines, and who asks them for what."""
 
 from __future__ import annotations
 
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from queue import SimpleQueue
@@ -21,6 +21,7 @@ from relquery.backends.local.batches import Sink
 from relquery.backends.remote.link import Link
 from relquery.backends.remote.process import Replied
 from relquery.backends.service.client import EngineClient, Facts, Submission
+from relquery.backends.service.state import EngineState, together
 from relquery.engine.requests.relquery import Latency
 from relquery.errors import ConfigError
 from relquery.prompt import Answer, Finish, Prompt, Sampling, TokenLogprob
@@ -37,59 +38,12 @@ LOOKED_AT = 20
 """RelQueries whose forecasts say when there is room again: the earliest ones."""
 
 
-class Asked(NamedTuple):
-    """Prompts that are asked with one sampling. adapter: that answers, "" for the usual one."""
+class EngineHandle:
+    """One engine with its model. Used in the event loop of the server."""
 
-    prompts: Sequence[Prompt]
-    sampling: Sampling
-    adapter: str = ""
-
-
-class Server:
-    """One engine and those who ask it. Made in the event loop that serves.
-
-    link: to the engine's process. gate: who may ask. serving: HTTP requests that are being served.
-    began: seconds since 1970. models: names by which clients may call the model or an adapter; the
-    first is the usual one.
-    """
-
-    def __init__(self, config: ServeConfig, link: Link, gate: Authenticator) -> None:
-        self.config, self.link, self.gate = config, link, gate
-        self.admission = AdmissionController(config, lambda: self.ask("state", LOOKED_AT))
-        self.metrics = Metrics(link.facts.policy)
-        self.serving, self.began = 0, int(time.time())
-        self.models = (*config.called, *config.adapters)
+    def __init__(self, link: Link) -> None:
+        self.link = link
         self._spelt: dict[int, bytes] = {}
-        self._kept: dict[type, object] = {}
-
-    def keep(self, thing: object) -> None:
-        """Keep what routes need for the life of the server; `kept` gives it by its class."""
-        self._kept[type(thing)] = thing
-
-    def kept(self, kind: type[T]) -> T:
-        """What was kept of a class."""
-        thing = self._kept[kind]
-        assert isinstance(thing, kind)
-        return thing
-
-    @property
-    def facts(self) -> Facts:
-        """Of the model."""
-        return self.link.facts
-
-    def adapter(self, name: str | None) -> str:
-        """The adapter that a model's name means, "" for the usual one. Raises HttpError for a model
-        that is not served."""
-        if name is None:
-            return ""
-        if name not in self.models:
-            raise HttpError(
-                404,
-                f"The model '{name}' is not served. Served: {', '.join(self.models)}.",
-                "model_not_found",
-                "model",
-            )
-        return name if name in self.config.adapters else ""
 
     async def ask(self, question: str, *given: Any) -> Any:
         """See Serving.ask; no thread waits for the reply."""
@@ -119,6 +73,104 @@ class Server:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class NamedModel:
+    """What one of the names means by which clients call models."""
+
+    name: str
+    engine: EngineHandle
+    adapter: str = ""
+    """That answers, "" for the usual one."""
+
+    @property
+    def facts(self) -> Facts:
+        """Of the model."""
+        return self.engine.link.facts
+
+
+class Asked(NamedTuple):
+    """Prompts that are asked of one model with one sampling."""
+
+    prompts: Sequence[Prompt]
+    sampling: Sampling
+    model: NamedModel
+
+
+class Server:
+    """The engines and those who ask them. Made in the event loop that serves.
+
+    links: to the engines' processes, by the names by which clients call their models; the first is
+    that of the usual one. gate: who may ask. serving: HTTP requests that are being served. began:
+    seconds since 1970.
+    """
+
+    def __init__(self, config: ServeConfig, links: Mapping[str, Link], gate: Authenticator) -> None:
+        self.config, self.gate = config, gate
+        engines = {link: EngineHandle(link) for link in links.values()}
+        self.engines = tuple(engines.values())
+        self._models = {name: NamedModel(name, engines[link]) for name, link in links.items()}
+        for name in config.adapters:
+            self._models[name] = NamedModel(name, self.engines[0], name)
+        self.models = tuple(self._models)
+        self.admission = AdmissionController(config, lambda: self.state(LOOKED_AT))
+        self.metrics = Metrics(self.model(None).facts.policy)
+        self.serving, self.began = 0, int(time.time())
+        self._kept: dict[type, object] = {}
+
+    def keep(self, thing: object) -> None:
+        """Keep what routes need for the life of the server; `kept` gives it by its class."""
+        self._kept[type(thing)] = thing
+
+    def kept(self, kind: type[T]) -> T:
+        """What was kept of a class."""
+        thing = self._kept[kind]
+        assert isinstance(thing, kind)
+        return thing
+
+    def names_of(self, model: NamedModel) -> tuple[str, ...]:
+        """All names by which clients call a model; the given one first."""
+        same = (
+            each.name
+            for each in self._models.values()
+            if (each.engine, each.adapter) == (model.engine, model.adapter)
+        )
+        return tuple(dict.fromkeys((model.name, *same)))
+
+    def model(self, name: str | None) -> NamedModel:
+        """A model by its name; the usual one without a name. Raises HttpError for one that is not
+        served."""
+        found = self._models.get(self.models[0] if name is None else name)
+        if found is None:
+            raise HttpError(
+                404,
+                f"The model '{name}' is not served. Served: {', '.join(self.models)}.",
+                "model_not_found",
+                "model",
+            )
+        return found
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether all engines have their models."""
+        return all(each.link.ready for each in self.engines)
+
+    async def state(self, most: int, tenant: str | None = None) -> EngineState:
+        """What all engines are doing now. most, tenant: see state_of."""
+        asked = (each.ask("state", most, tenant) for each in self.engines)
+        found: list[EngineState] = await asyncio.gather(*asked)
+        return found[0] if len(found) == 1 else together(found, most)
+
+    def abandon(self) -> None:
+        """End what all engines have open."""
+        for each in self.engines:
+            each.link.abandon(stopping())
+
+    def stop(self, **patience: float) -> None:
+        """End the engines' processes. patience: see Link.stop."""
+        for each in self.engines:
+            each.link.stop(**patience)
+
+
 class _Bell:
     """Takes a reply from another thread into the event loop."""
 
@@ -136,9 +188,10 @@ class _Bell:
 
 
 class RequestScope:
-    """Who sends a request, what its headers declare, and what it has used; it asks the engine.
+    """Who sends a request, what its headers declare, and what it has used; it asks the engines.
 
-    headers: those that declare its relQuery. receive: see ASGI. prompts: that were asked.
+    headers: those that declare its relQuery. receive: see ASGI. model: the name of the one that was
+    asked last. prompts: that were asked.
     first_token: seconds until the first token of any answer. latency: of the last relQuery that has
     ended. error: what broke it, as a word. Used in the event loop alone.
     """
@@ -151,7 +204,7 @@ class RequestScope:
         receive: Receive | None = None,
     ) -> None:
         self.server, self.identity, self._headers = server, identity, headers
-        self.tenant = identity.tenant
+        self.tenant, self.model = identity.tenant, server.models[0]
         self._receive = receive
         self.prompts = self.prompt_tokens = self.cached_tokens = self.output_tokens = 0
         self.first_token: float | None = None
@@ -180,28 +233,36 @@ class RequestScope:
         size = sum(len(each.prompts) for each in groups)
         self.server.admission.admit(size)
         self.prompts += size
-        jobs: list[CountedSink] = []
+        jobs: list[tuple[Link, CountedSink]] = []
         stream = AnswerStream(size, len(groups), lambda: self._drop(jobs))
-        base = 0
-        for each in groups:
-            jobs.append(CountedSink(self, stream, len(each.prompts), base))
-            base += len(each.prompts)
         if len(groups) > 1:
             declared = _named(declared, size)
-        for job, (prompts, sampling, adapter) in zip(jobs, groups, strict=True):
+        base = 0
+        for each in groups:
+            link = each.model.engine.link
+            jobs.append((link, CountedSink(self, stream, len(each.prompts), base)))
+            base += len(each.prompts)
+        for (link, job), (prompts, sampling, model) in zip(jobs, groups, strict=True):
+            self.model = model.name
             asked = Submission(
-                list(prompts), sampling, self.tenant, declared=declared, adapter=adapter, **more
+                list(prompts),
+                sampling,
+                self.tenant,
+                declared=declared,
+                adapter=model.adapter,
+                **more,
             )
-            if not self.server.link.submit(asked, job):
+            if not link.submit(asked, job):
                 self._drop(jobs)
                 raise stopping()
         return stream
 
-    def backend(self, declared: Declared | None = None, adapter: str = "") -> EngineClient:
-        """The engine for one thread. declared: the relQuery that all of its calls belong to.
-        adapter: that answers."""
+    def backend(self, model: NamedModel, declared: Declared | None = None) -> EngineClient:
+        """The engine for one thread. declared: the relQuery that all of its calls belong to."""
+        self.model = model.name
         found = _named(declared_by(declared, self._headers))
-        return EngineClient(EngineView(self), self.server.facts, self.tenant, found, adapter)
+        view = EngineView(self, model.engine.link)
+        return EngineClient(view, model.facts, self.tenant, found, model.adapter)
 
     def answered(self, answer: Answer, seconds: float) -> None:
         """Count an answer. What was refused has cost nothing."""
@@ -225,9 +286,9 @@ class RequestScope:
             found = as_http(error)
             self.error = found.code or str(found.status)
 
-    def _drop(self, jobs: Sequence[CountedSink]) -> None:
-        for job in jobs:
-            self.server.link.drop(job)
+    def _drop(self, jobs: Sequence[tuple[Link, CountedSink]]) -> None:
+        for link, job in jobs:
+            link.drop(job)
             job.leave()
 
 
@@ -275,8 +336,8 @@ class CountedSink:
 class EngineView:
     """The engine for one request, whose answers are counted. See Serving; any thread may use it."""
 
-    def __init__(self, scope: RequestScope) -> None:
-        self._scope, self._link = scope, scope.server.link
+    def __init__(self, scope: RequestScope, link: Link) -> None:
+        self._scope, self._link = scope, link
         self.clock, self.closed = self._link.clock, False
         self._counting: dict[Sink, CountedSink] = {}
 

@@ -21,7 +21,8 @@ class ServeConfig:
 
     model: as for relquery.Engine. options: other arguments of relquery.Engine. names: by which
         clients may call the model; the first is listed. adapters: by the name by which clients may
-        call it, the folder or Hugging Face name of each.
+        call it, the folder or Hugging Face name of each. others: further models by the names by
+        which clients may call them, each in an engine of its own with the same options.
     host, port: where it listens; by default only on this machine.
     embedder: an encoder for /v1/embeddings, as for relquery.load_embedder; None for none.
     tables: by name, files that /v1/sql may read. schemas: a folder of prompt schemas that are
@@ -44,6 +45,7 @@ class ServeConfig:
     options: Mapping[str, Any] = field(default_factory=dict)
     names: tuple[str, ...] = ()
     adapters: Mapping[str, str] = field(default_factory=dict)
+    others: Mapping[str, str] = field(default_factory=dict)
     host: str = "127.0.0.1"
     port: int = 8000
     embedder: str | None = None
@@ -65,15 +67,18 @@ class ServeConfig:
     otlp: str | None = None
 
     def __post_init__(self) -> None:
-        if self.model.startswith("openai:"):
-            raise ConfigError(
-                f"model is {self.model!r}. A server runs a model on this machine: give its name or "
-                "folder, e.g. 'demo'."
-            )
-        if twice := [name for name in self.adapters if name in self.called]:
-            raise ConfigError(
-                f"The adapter '{twice[0]}' has the name of the model. Give it another name."
-            )
+        for model in (self.model, *self.others.values()):
+            if model.startswith("openai:"):
+                raise ConfigError(
+                    f"model is {model!r}. A server runs a model on this machine: give its name or "
+                    "folder, e.g. 'demo'."
+                )
+        for kind, names in (("adapter", self.adapters), ("model", self.others)):
+            known = {*self.called, *(self.others if kind == "adapter" else ())}
+            if twice := [name for name in names if name in known]:
+                raise ConfigError(
+                    f"The {kind} '{twice[0]}' has the name of the model. Give it another name."
+                )
         for name in ("max_waiting", "max_body", "max_rows"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
@@ -97,7 +102,7 @@ class ServeConfig:
 
     @property
     def called(self) -> tuple[str, ...]:
-        """By which clients may call the model itself."""
+        """By which clients may call the first model itself."""
         return self.names or (self.model,)
 
 

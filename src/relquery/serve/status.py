@@ -49,9 +49,9 @@ async def is_ready(request: Request) -> JSONResponse:
 
 def _health(server: Server) -> Health:
     status: Literal["ok", "starting", "stopping"] = "ok"
-    if server.admission.stopping or server.link.closed:
+    if server.admission.stopping or any(each.link.closed for each in server.engines):
         status = "stopping"
-    elif not server.link.ready:
+    elif not server.is_ready:
         status = "starting"
     return Health(status=status, model=server.models[0])
 
@@ -65,16 +65,16 @@ async def show_metrics(scope: Scope) -> Response:
             403, "Metrics are for keys made with `relquery keys add --operator`.", "no_operator"
         )
     state, opened = await _state(server), server.admission.open
-    page = server.metrics.page(opened, server.serving, state, server.link.starts)
+    starts = sum(each.link.starts - 1 for each in server.engines)
+    page = server.metrics.page(opened, server.serving, state, starts)
     return Response(page, media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
 
 async def _state(server: Server) -> EngineState | None:
     """The engine's state without forecasts; None where it does not tell in time."""
-    if not server.link.ready:
+    if not server.is_ready:
         return None
     try:
-        found: EngineState = await asyncio.wait_for(server.ask("state", 0), PATIENCE)
+        return await asyncio.wait_for(server.state(0), PATIENCE)
     except Exception:
         return None
-    return found

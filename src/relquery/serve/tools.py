@@ -10,7 +10,7 @@ from typing import Any
 
 from relquery.errors import ConfigError
 from relquery.prompt import Answer, Finish
-from relquery.serve.errors import HttpError, not_supported
+from relquery.serve.errors import bad_request, not_supported
 from relquery.tools import CallForm, CallParser, Delta, Function, ToolCall, ToolUse
 
 _SHORT = string.ascii_letters + string.digits
@@ -22,7 +22,7 @@ def function_of(name: str, description: str | None, schema: dict[str, Any] | Non
     try:
         return Function(name, description, json.dumps(usual if schema is None else schema))
     except ConfigError as error:
-        raise HttpError(400, str(error), "invalid_request", "tools") from error
+        raise bad_request(str(error), "tools") from error
 
 
 def use_of(functions: Sequence[Function], choice: str, *, parallel: bool) -> ToolUse | None:
@@ -32,7 +32,7 @@ def use_of(functions: Sequence[Function], choice: str, *, parallel: bool) -> Too
     try:
         return ToolUse(tuple(functions), choice, parallel)
     except ConfigError as error:
-        raise HttpError(400, str(error), "invalid_request", "tool_choice") from error
+        raise bad_request(str(error), "tool_choice") from error
 
 
 def arguments_of(text: str, where: str) -> str:
@@ -42,9 +42,7 @@ def arguments_of(text: str, where: str) -> str:
     except (ValueError, RecursionError):
         is_object = False
     if not is_object:
-        raise HttpError(
-            400, f"{where} must be the JSON text of an object.", "invalid_request", where
-        )
+        raise bad_request(f"{where} must be the JSON text of an object.", where)
     return text or "{}"
 
 

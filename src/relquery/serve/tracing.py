@@ -22,13 +22,13 @@ OPERATIONS: Mapping[str, str] = {
 
 
 class Tracing:
-    """Spans for a collector, one a request. model: as clients call it.
+    """Spans for a collector, one a request.
 
     endpoint: such as http://localhost:4318; they go to its /v1/traces. Raises MissingExtraError
     without the `otel` extra.
     """
 
-    def __init__(self, endpoint: str, model: str) -> None:
+    def __init__(self, endpoint: str) -> None:
         try:
             from opentelemetry import trace
             from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -42,7 +42,7 @@ class Tracing:
         self._provider = TracerProvider(resource=Resource.create(about), shutdown_on_exit=False)
         address = f"{endpoint.rstrip('/').removesuffix('/v1/traces')}/v1/traces"
         self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(address)))
-        self._model, self._current = model, trace.get_current_span
+        self._current = trace.get_current_span
         self._wrap: Any = OpenTelemetryMiddleware
 
     def traced(self, app: ASGIApp) -> ASGIApp:
@@ -57,17 +57,17 @@ class Tracing:
 
     def describe(self, request: Served) -> None:
         """Tell of a request in its span, just before that ends."""
-        operation, span = OPERATIONS.get(request.route), self._current()
-        name = operation or request.method
-        span.update_name(f"{name} {self._model if operation else request.route}")
-        span.set_attributes(_attributes(request, operation, self._model))
+        operation, span, asker = OPERATIONS.get(request.route), self._current(), request.asker
+        model = "" if asker is None else asker.model
+        span.update_name(f"{operation or request.method} {model if operation else request.route}")
+        span.set_attributes(_attributes(request, operation))
 
     def stop(self) -> None:
         """Send what is left; may wait some seconds."""
         self._provider.shutdown()
 
 
-def _attributes(request: Served, operation: str | None, model: str) -> dict[str, Any]:
+def _attributes(request: Served, operation: str | None) -> dict[str, Any]:
     """What the library does not know: names as in OpenTelemetry's conventions, and ours."""
     found: dict[str, Any] = {"http.route": request.route, "relquery.request": request.id}
     if request.error is not None:
@@ -80,7 +80,7 @@ def _attributes(request: Served, operation: str | None, model: str) -> dict[str,
     if operation is not None or asker.prompts:
         found["gen_ai.operation.name"] = operation or "generate_content"
         found["gen_ai.provider.name"] = "relquery"
-        found["gen_ai.request.model"] = found["gen_ai.response.model"] = model
+        found["gen_ai.request.model"] = found["gen_ai.response.model"] = asker.model
     if asker.prompts:
         found["gen_ai.usage.input_tokens"] = asker.prompt_tokens
         found["gen_ai.usage.cache_read.input_tokens"] = asker.cached_tokens

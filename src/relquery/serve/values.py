@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Mapping
-from datetime import date, time
+from datetime import UTC, date, datetime, time
 from math import isfinite
 from typing import Any
 
@@ -18,6 +18,22 @@ def to_json(value: Any) -> bytes:
     """A value as JSON in ASCII, so that it may hold any text. Raises ValueError for a number that
     JSON does not have."""
     return json.dumps(value, default=plain, allow_nan=False, separators=(",", ":")).encode()
+
+
+def to_arrow(table: pa.Table, **about: Any) -> bytes:
+    """A table as an Arrow IPC stream, whose schema has what is said about it, as JSON."""
+    said = {f"relquery.{name}": to_json(value) for name, value in about.items()}
+    sink = pa.BufferOutputStream()
+    named = table.replace_schema_metadata(said)
+    with pa.ipc.new_stream(sink, named.schema) as stream:
+        stream.write_table(named)
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
+def instant(seconds: int) -> str:
+    """Seconds since 1970 as a time with its zone, as Anthropic's API has times."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
 
 
 def plain(value: Any) -> Any:

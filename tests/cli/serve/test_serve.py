@@ -84,6 +84,7 @@ def test_every_setting_of_a_server_is_an_option_of_the_command() -> None:
         "options",
         "names",
         "adapters",
+        "others",
         "tables",
         "origins",
     }  # as engine's, and under other names

@@ -202,7 +202,7 @@ def test_what_is_refused_is_named(
 
 
 def test_other_blocks_than_text_are_refused_by_name(client: anthropic.Anthropic) -> None:
-    for kind in ("image", "document", "thinking", "search_result"):
+    for kind in ("image", "thinking", "search_result"):
         content = [block("Look."), {"type": kind, "source": {"type": "text", "data": "x"}}]
         with pytest.raises(anthropic.BadRequestError, match=kind):
             ask(client, messages=turn(content))

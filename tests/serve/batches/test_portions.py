@@ -14,12 +14,13 @@ import pytest
 from relquery.engine.requests.declared import NOTHING, Declared
 from relquery.errors import ConfigError, EngineEndedError
 from relquery.prompt import Answer, Finish, Sampling, Span
-from relquery.serve.batches import running, store
+from relquery.serve import store
+from relquery.serve.batches import running
 from relquery.serve.batches.lines import Line
 from relquery.serve.batches.running import Results, grouped
 from relquery.serve.errors import HttpError
 from relquery.serve.openai.choices import choices_of
-from relquery.serve.server import Asked, Question
+from relquery.serve.server import Asked, NamedModel, Question
 from relquery.serve.streaming import AnswerStream
 
 Broken = Callable[[list[Any]], BaseException | None]
@@ -32,6 +33,8 @@ class Form:
 
 
 FORM: Any = Form()
+ENGINE: Any = object()
+MODEL = NamedModel("demo", ENGINE)
 
 
 class Breaking:
@@ -66,7 +69,7 @@ class Breaking:
 def run(tmp_path: Path, server: Any, samplings: list[Sampling]) -> Results:
     results = Results(tmp_path / "output", tmp_path / "errors")
     lines = [
-        Line(f"{at}", Question([Asked([(Span(f"{at}"),)], sampling)], FORM))
+        Line(f"{at}", Question([Asked([(Span(f"{at}"),)], sampling, MODEL)], FORM))
         for at, sampling in enumerate(samplings)
     ]
     asyncio.run(running.Portion(lines, server, NOTHING, results, lambda: None).run())
@@ -146,7 +149,7 @@ GREEDY, WARM = Sampling(), Sampling(temperature=1.0)
 
 
 def asked(text: str, *samplings: Sampling, n: int = 1) -> Question:
-    groups, places = choices_of([(Span(text),)], samplings, n)
+    groups, places = choices_of([(Span(text),)], samplings, n, MODEL)
     return Question(groups, FORM, places)
 
 
@@ -162,7 +165,7 @@ def test_lines_with_equal_sampling_are_asked_together_in_their_order() -> None:
 
 def test_choices_with_samplings_of_their_own_are_put_back_in_order() -> None:
     prompts = [(Span("a"),), (Span("b"),)]
-    groups, places = choices_of(prompts, [GREEDY, WARM], 2)
+    groups, places = choices_of(prompts, [GREEDY, WARM], 2, MODEL)
     assert [len(each.prompts) for each in groups] == [2, 2]
     answers: Any = ["a greedy", "b greedy", "a warm", "b warm"]
     in_order: Any = Question(groups, FORM, places).in_order(answers)

@@ -17,14 +17,14 @@ from typing import Any, cast
 
 import pytest
 
+from relquery.serve import store
 from relquery.serve.auth import Authenticator
 from relquery.serve.batches import batches as all_batches
-from relquery.serve.batches import store
 from relquery.serve.batches.batches import ENDED, Batches, Record
 from relquery.serve.batches.running import Results
-from relquery.serve.batches.store import Files, Folder, StoredFile, to_its_end
 from relquery.serve.errors import HttpError
 from relquery.serve.server import Server
+from relquery.serve.store import Files, Folder, StoredFile, to_its_end
 
 
 def test_a_file_is_found_by_its_tenant_alone_also_after_a_restart(tmp_path: Path) -> None:
@@ -40,7 +40,7 @@ def test_a_file_is_found_by_its_tenant_alone_also_after_a_restart(tmp_path: Path
 def test_a_deleted_file_leaves_nothing_and_a_damaged_object_is_passed_over(tmp_path: Path) -> None:
     async def keep_and_delete() -> None:
         files = Files(tmp_path)
-        await files.delete(await files.upload(io.BytesIO(b"x"), "a.jsonl", "batch", ""))
+        await files.delete((await files.upload(io.BytesIO(b"x"), "a.jsonl", "batch", "")).id)
 
     asyncio.run(keep_and_delete())
     assert list((tmp_path / "files").iterdir()) == []
@@ -115,7 +115,7 @@ def test_a_batch_is_cancelled_at_any_time(tmp_path: Path, monkeypatch: pytest.Mo
         server = cast(Server, SimpleNamespace(admission=SimpleNamespace(stopping=False)))
         batches = Slow(server, tmp_path)
         file = await batches.files.upload(io.BytesIO(b"{}"), "a.jsonl", "batch", "")
-        record = await batches.create(file, "/v1/completions", None)
+        record = await batches.create(file, "/v1/completions")
         while not (tmp_path / "batches").exists():
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.05)
@@ -151,7 +151,7 @@ def test_saves_are_one_by_one(wait: int, tmp_path: Path, monkeypatch: pytest.Mon
         batches = Batches(server, tmp_path)
         file = StoredFile("file-1", "me", "a.jsonl", "batch", 0, 0)
         batches.files.path(file.id).touch()
-        record = await batches.create(file, "/v1/completions", None)
+        record = await batches.create(file, "/v1/completions")
         if wait:
             await asyncio.sleep(wait / 1000)
         with suppress(HttpError):  # it has ended already
@@ -184,12 +184,12 @@ def test_a_full_disk_refuses_uploads_and_batches_and_keeps_nothing_of_them(
         nonlocal is_full
         batches = Batches(server, tmp_path)
         kept = await batches.files.upload(io.BytesIO(b"{}"), "a.jsonl", "batch", "")
-        begun = await batches.create(kept, "/v1/completions", None)
+        begun = await batches.create(kept, "/v1/completions")
         is_full = True
         before = {path.name for path in tmp_path.rglob("*")}
         for refused in (
             batches.files.upload(io.BytesIO(b"x"), "b.jsonl", "batch", ""),
-            batches.create(kept, "/v1/completions", None),
+            batches.create(kept, "/v1/completions"),
         ):
             with pytest.raises(HttpError) as caught:
                 await refused
@@ -198,7 +198,7 @@ def test_a_full_disk_refuses_uploads_and_batches_and_keeps_nothing_of_them(
         assert batches.of("") == [begun]
         await batches.cancel(begun)
         held.set()
-        await batches.files.delete(kept)
+        await batches.files.delete(kept.id)
         assert not batches.files.path(kept.id).exists()
         await asyncio.sleep(0.05)
         assert begun.status == "cancelled"

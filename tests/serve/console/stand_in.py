@@ -17,7 +17,7 @@ from unittest.mock import patch
 from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
 
-from relquery.serve import app, run
+from relquery.serve import app, serving
 from relquery.serve.auth import Authenticator, Identity
 from relquery.serve.body import Body
 from relquery.serve.errors import HttpError
@@ -150,7 +150,7 @@ def started() -> Iterator[Running]:
     """The server, in this process. Its own routes are asked after those of the stand-in."""
     with ExitStack() as patched:
         patched.enter_context(patch.object(app, "ROUTERS", (router, *app.ROUTERS)))
-        patched.enter_context(patch.object(run, "Authenticator", LockedGate))
+        patched.enter_context(patch.object(serving, "Authenticator", LockedGate))
         # Nothing on the page says what a model answers.
         with inside("simulated:step=0.02,length=200", names=("demo",)) as found:
             patched.close()

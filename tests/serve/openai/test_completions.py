@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any
 
 import openai
@@ -60,6 +61,28 @@ def _told(client: openai.OpenAI, **more: Any) -> Any:
     return made.model_extra["prompt_logprobs"]
 
 
+@pytest.mark.parametrize("most", [0, 3])
+def test_a_stream_begins_with_the_echo_and_is_the_same(client: openai.OpenAI, most: int) -> None:
+    ids = [int(next(iter(each))) for each in _told(client)[1:]]
+    more: Any = {"n": 2, "echo": True, "logprobs": 1, "extra_body": {"prompt_logprobs": 1}}
+    whole = ask(client, [ids, ids[:5]], max_tokens=most, **more)
+    options = {"stream": True, "stream_options": {"include_usage": True}}
+    events = list(ask(client, [ids, ids[:5]], max_tokens=most, **more, **options))
+    assert events[-1].usage == whole.usage
+    for expected in whole.choices:
+        parts = [each.choices[0] for each in events[:-1] if each.choices[0].index == expected.index]
+        assert "".join(part.text for part in parts) == expected.text
+        assert parts[-1].finish_reason == expected.finish_reason
+        told = [part.model_extra.get("prompt_logprobs") for part in parts]
+        assert [each is None for each in told] == [False] + [True] * (len(parts) - 1)
+        assert list(map(set, told[0][1:])) == list(
+            map(set, expected.model_extra["prompt_logprobs"][1:])
+        )
+        for name in ("tokens", "text_offset"):
+            some = (getattr(part.logprobs, name) for part in parts if part.logprobs)
+            assert [*chain.from_iterable(some)] == getattr(expected.logprobs, name)
+
+
 def test_prompt_logprobs_have_vllms_form(client: openai.OpenAI) -> None:
     echoed = ask(client, echo=True, logprobs=2, max_tokens=0).choices[0].logprobs
     made = ask(client, max_tokens=0, extra_body={"prompt_logprobs": 2}).choices[0]
@@ -77,10 +100,9 @@ def test_prompt_logprobs_have_vllms_form(client: openai.OpenAI) -> None:
 @pytest.mark.parametrize(
     ("more", "param"),
     [
-        ({"echo": True, "stream": True}, "stream"),
-        ({"extra_body": {"prompt_logprobs": 0}, "stream": True}, "stream"),
         ({"max_tokens": 0}, "max_tokens"),
         ({"prompt": [1 << 30], "echo": True}, "token id"),
+        ({"prompt": [1 << 30], "echo": True, "stream": True}, "token id"),
         ({"extra_body": {"prompt_logprobs": -1}}, "prompt_logprobs"),
     ],
 )

@@ -12,7 +12,8 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from relquery.errors import ConfigError
 from relquery.prompt import Prompt, Role, Sampling, Span
 from relquery.serve.body import ANY, NONE_OF, NOTHING, OFF, WHOLE, Body, Declared, Inner, example
-from relquery.serve.errors import HttpError, not_supported
+from relquery.serve.errors import HttpError, bad_request, not_supported
+from relquery.serve.store import Files
 from relquery.serve.tools import function_of, only, use_of
 from relquery.tools import Function, ToolCall, ToolResult, Tools, ToolUse
 
@@ -71,6 +72,52 @@ class ToolResultBlock(Inner):
         return said if isinstance(said, str) else "\n".join(block.text for block in said)
 
 
+class TextSource(Inner):
+    """Text of a document."""
+
+    type: Literal["text"]
+    media_type: Literal["text/plain"] = "text/plain"
+    data: str
+
+
+class FileSource(Inner):
+    """A file of text, which was uploaded."""
+
+    type: Literal["file"]
+    file_id: str
+
+
+def _source_kind(given: Any) -> str:
+    kind = given.get("type") if isinstance(given, dict) else getattr(given, "type", None)
+    if isinstance(kind, str) and kind not in ("text", "file"):
+        raise not_supported(f"a source of type {kind[:40]}", "Send text, or a file of text.")
+    return str(kind)
+
+
+Source = Annotated[
+    Annotated[TextSource, Tag("text")] | Annotated[FileSource, Tag("file")],
+    Discriminator(_source_kind),
+]
+
+
+class DocumentBlock(Body):
+    """A document in a message: the model reads its title, what is said of it, and its text."""
+
+    ACCEPTED: ClassVar[Mapping[str, Any]] = {"citations": (None, {"enabled": False})}
+    type: Literal["document"]
+    source: Source
+    title: str | None = None
+    context: str | None = None
+    cache_control: CacheControl | None = None
+
+    @property
+    def text(self) -> str:
+        """All of it, once a file has been read."""
+        assert isinstance(self.source, TextSource), "the file was not read"
+        parts = (self.title, self.context, self.source.data)
+        return "".join(f"{each.removesuffix(chr(10))}\n" for each in parts if each)
+
+
 def _checked_kind(given: Any, known: tuple[str, ...]) -> Any:
     """A block; those of another kind are refused by name."""
     kind = given.get("type") if isinstance(given, dict) else None
@@ -85,10 +132,11 @@ def _block_kind(given: Any) -> str:
     return str(kind) if kind in _KINDS else "text"
 
 
-_KINDS = ("text", "tool_use", "tool_result")
-AnyBlock = TextBlock | ToolUseBlock | ToolResultBlock
+_KINDS = ("text", "document", "tool_use", "tool_result")
+AnyBlock = TextBlock | DocumentBlock | ToolUseBlock | ToolResultBlock
 Block = Annotated[
     Annotated[TextBlock, Tag("text")]
+    | Annotated[DocumentBlock, Tag("document")]
     | Annotated[ToolUseBlock, Tag("tool_use")]
     | Annotated[ToolResultBlock, Tag("tool_result")],
     Discriminator(_block_kind),
@@ -141,7 +189,7 @@ def with_automatic(
 
 
 def _invalid(message: str) -> HttpError:
-    return HttpError(400, message, "invalid_request", "cache_control")
+    return bad_request(message, "cache_control")
 
 
 class InputMessage(Inner):
@@ -250,6 +298,20 @@ class Counted(Body):
         return use_of(self.functions, choice, parallel=not given.disable_parallel_tool_use)
 
     @property
+    def files(self) -> list[DocumentBlock]:
+        """The documents that are files, and must be read before there is a prompt."""
+        blocks = (each for message in self.messages for each in blocks_of(message.content))
+        documents = (each for each in blocks if isinstance(each, DocumentBlock))
+        return [each for each in documents if isinstance(each.source, FileSource)]
+
+    def read_files(self, files: Files, tenant: str) -> None:
+        """Put the texts of files in their places. Waits for the disk. Raises HttpError."""
+        for each in self.files:
+            assert isinstance(each.source, FileSource)
+            text = files.text(each.source.file_id, tenant)
+            each.source = TextSource(type="text", data=text)
+
+    @property
     def prompt(self) -> tuple[Prompt, list[str]]:
         """See prompt_of. Raises HttpError."""
         prompt, ttls = prompt_of(self.system, self.messages, self.cache_control)
@@ -261,10 +323,8 @@ class Counted(Body):
         """The JSON Schema of the answer. Raises HttpError if there are two."""
         nested = None if self.output_config is None else self.output_config.format
         if nested is not None and self.output_format is not None:
-            raise HttpError(
-                400,
+            raise bad_request(
                 "output_format and output_config.format are both given; give the latter alone.",
-                "invalid_request",
                 "output_format",
             )
         form = nested or self.output_format
@@ -314,9 +374,7 @@ def sampling_of(body: MessageBody) -> Sampling:
     needs = {"stream": body.stream, "output_config.format": schema, "tools": use}
     if body.max_tokens == 0 and any(needs.values()):
         name = next(name for name, given in needs.items() if given)
-        raise HttpError(
-            400, f"'{name}' needs an answer; max_tokens is 0.", "invalid_request", "max_tokens"
-        )
+        raise bad_request(f"'{name}' needs an answer; max_tokens is 0.", "max_tokens")
     try:
         return Sampling(
             max_tokens=max(1, body.max_tokens),
@@ -328,7 +386,7 @@ def sampling_of(body: MessageBody) -> Sampling:
             tools=use,
         )
     except ConfigError as error:
-        raise HttpError(400, str(error), "invalid_request") from error
+        raise bad_request(str(error)) from error
 
 
 def prompt_of(
@@ -343,14 +401,12 @@ def prompt_of(
         blocks = blocks_of(message.content)
         is_prefill = message.role == "assistant" and at == len(messages) - 1
         if not blocks and not is_prefill:
-            raise HttpError(400, f"messages.{at} has no text.", "invalid_request", "messages")
+            raise bad_request(f"messages.{at} has no text.", "messages")
         last = blocks[-1] if blocks else None
         if is_prefill and isinstance(last, TextBlock) and last.text[-1].isspace():
-            raise HttpError(
-                400,
+            raise bad_request(
                 "The last message of the assistant ends with white space, from which no answer can "
                 "continue. Remove it.",
-                "invalid_request",
                 "messages",
             )
         turns.append((Role(message.role), blocks))
@@ -367,14 +423,15 @@ def _spans(
     ttls: list[str] = []
     names: dict[str, str] = {}
     for role, blocks in turns:
-        if blocks and spans and spans[-1].role is role and isinstance(blocks[0], TextBlock):
+        is_said = blocks and isinstance(blocks[0], TextBlock | DocumentBlock)
+        if is_said and spans and spans[-1].role is role:
             # one turn: a line break between them
             ends_line = str(spans[-1].content).endswith("\n")
             spans += [] if ends_line else [Span("\n", role)]
         for block in blocks:
             span = Span("", role)
             match block:
-                case TextBlock(text=text):
+                case TextBlock(text=text) | DocumentBlock(text=text):
                     span = Span(text, role)
                 case ToolUseBlock(id=id_, name=name, input=given):
                     names[id_] = name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import secrets
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -17,7 +18,8 @@ from relquery.prompt import Answer, Finish
 from relquery.serve.anthropic.requests import Counted, MessageBody, sampling_of
 from relquery.serve.document import answers, errors, streamed
 from relquery.serve.errors import HttpError, Json, anthropic_body, unanswered
-from relquery.serve.server import Asked, Question, Scope, Server
+from relquery.serve.server import Asked, Question, RequestScope, Scope, Server
+from relquery.serve.store import Files
 from relquery.serve.streaming import AnswerStream, event
 from relquery.serve.tools import Reply
 from relquery.tools import Delta, ToolCall
@@ -29,25 +31,32 @@ ERRORS = errors(404, 422, 504, form="AnthropicError")
 @router.post("/v1/messages", responses=ERRORS | streamed("AnthropicMessage"))
 async def create_message(body: MessageBody, scope: Scope, request: Request) -> Response:
     """Answer messages."""
+    await _read_files(body, scope)
     question = read_message(body, scope.server, request.state.request_id)
     return await question.ask(scope, body)
 
 
 def read_message(body: MessageBody, server: Server, request: str = "") -> Question:
     """What messages ask for. request: its id. Raises HttpError."""
-    adapter = server.adapter(body.model)
+    model = server.model(body.model)
     prompt, ttls = body.prompt
-    asked = Asked([prompt], sampling_of(body), adapter)
-    reply = Reply(body.tool_use, server.facts.calls, "toolu_")
+    asked = Asked([prompt], sampling_of(body), model)
+    reply = Reply(body.tool_use, model.facts.calls, "toolu_")
     return Question([asked], _MessageForm(body, ttls, request, reply))
 
 
 @router.post("/v1/messages/count_tokens", responses=ERRORS | answers("TokenCount"))
 async def count_tokens(body: Counted, scope: Scope) -> Response:
     """The tokens of messages as the model reads them, however many they are."""
-    scope.server.adapter(body.model)
+    model = scope.server.model(body.model)
+    await _read_files(body, scope)
     prompt, _ = body.prompt
-    return Json({"input_tokens": await scope.server.ask("length", prompt)})
+    return Json({"input_tokens": await model.engine.ask("length", prompt)})
+
+
+async def _read_files(body: Counted, scope: RequestScope) -> None:
+    if body.files:
+        await asyncio.to_thread(body.read_files, scope.server.kept(Files), scope.tenant)
 
 
 class _MessageForm:

@@ -3,8 +3,8 @@ over them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Hashable
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from threading import Lock
 from typing import Annotated, Any, Literal, NamedTuple
@@ -21,7 +21,7 @@ from relquery.prompt import Prompt
 from relquery.serve.api.fields import Sampled
 from relquery.serve.body import Body, example
 from relquery.serve.document import errors
-from relquery.serve.errors import HttpError, Json
+from relquery.serve.errors import HttpError, Json, bad_request
 from relquery.serve.openai.choices import finish_of, usage_of
 from relquery.serve.server import Asked, RequestScope, Scope
 from relquery.serve.tasks import Task, start
@@ -31,12 +31,14 @@ Markup = Annotated[str, Field(min_length=1, max_length=1_000_000)]
 
 
 class SchemaBody(Body):
-    """A schema in markup. prepare: compute the states of its modules now."""
+    """A schema in markup. model: whose prompts may name it. prepare: compute the states of its
+    modules now."""
 
     model_config = example(
         {"markup": '<schema name="drinks"><module name="tea">Tea is hot.</module></schema>'}
     )
     markup: Markup
+    model: str | None = None
     prepare: bool = False
 
 
@@ -95,10 +97,12 @@ class PromptAnswer(BaseModel):
 async def add_schema(body: SchemaBody, scope: Scope) -> Response:
     """Let your prompts name a schema, in place of yours of the same name."""
 
+    owned = _owned(scope, body.model)
+
     def add(task: Task[Schema]) -> Schema:
         del task
         schema = Schema.parse(body.markup)
-        scope.server.kept(Registry).add(_owned(scope), schema, prepare=body.prepare)
+        scope.server.kept(Registry).add(owned, schema, prepare=body.prepare)
         return schema
 
     schema = await start(scope, add).result(scope)
@@ -106,18 +110,18 @@ async def add_schema(body: SchemaBody, scope: Scope) -> Response:
 
 
 @router.get("/v1/schemas", response_model=SchemaList, responses=errors())
-async def list_schemas(scope: Scope) -> Response:
+async def list_schemas(scope: Scope, model: str | None = None) -> Response:
     """The schemas that your prompts may name."""
-    known = dict(_owned(scope).schemas.known)
+    known = dict(_owned(scope, model).schemas.known)
     registry = scope.server.kept(Registry)
     data = [_shown(each, shared=registry.is_shared(name)) for name, each in known.items()]
     return Json({"object": "list", "data": data})
 
 
 @router.get("/v1/schemas/{name:path}", response_model=SchemaShown, responses=errors(404))
-async def get_schema(name: str, scope: Scope) -> Response:
+async def get_schema(name: str, scope: Scope, model: str | None = None) -> Response:
     """A schema and its markup."""
-    owned = _owned(scope)
+    owned = _owned(scope, model)
     schema = owned.schemas.known.get(name)
     if schema is None:
         raise not_there(name, owned)
@@ -126,12 +130,13 @@ async def get_schema(name: str, scope: Scope) -> Response:
 
 
 @router.delete("/v1/schemas/{name:path}", response_model=Deleted, responses=errors(403, 404, 504))
-async def delete_schema(name: str, scope: Scope) -> Response:
+async def delete_schema(name: str, scope: Scope, model: str | None = None) -> Response:
     """Forget a schema that you have posted."""
+    owned = _owned(scope, model)
 
     def remove(task: Task[None]) -> None:
         del task
-        scope.server.kept(Registry).remove(_owned(scope), name)
+        scope.server.kept(Registry).remove(owned, name)
 
     await start(scope, remove).result(scope)
     return Json({"name": name, "object": "schema", "deleted": True})
@@ -145,18 +150,18 @@ class _Lowered(NamedTuple):
 @router.post("/v1/prompts", response_model=PromptAnswer, responses=errors(404, 422, 504))
 async def answer_prompt(body: PromptBody, scope: Scope) -> Response:
     """Answer a prompt over a schema, with the states of the modules that it imports."""
-    sampling, adapter = body.sampling, scope.server.adapter(body.model)
+    sampling, model = body.sampling, scope.server.model(body.model)
+    owned = _owned(scope, body.model)
 
     def lower(task: Task[_Lowered]) -> _Lowered:
         del task
-        owned = _owned(scope)
         with owned.turn:
             lowered = owned.schemas.lower(body.prompt, independent=body.independent)
-            asking = scope.backend(adapter=adapter)
+            asking = scope.backend(model)
             return _Lowered(lowered.prompt, owned.schemas.used(lowered, asking))
 
     lowered = await start(scope, lower).result(scope)
-    stream = scope.start([Asked([lowered.prompt], sampling, adapter)], body.relquery)
+    stream = scope.start([Asked([lowered.prompt], sampling, model)], body.relquery)
     answers = await stream.answers(scope.receive)
     (answer,) = answers
     return Json(
@@ -169,12 +174,15 @@ async def answer_prompt(body: PromptBody, scope: Scope) -> Response:
     )
 
 
-def _owned(scope: RequestScope) -> Owned:
+def _owned(scope: RequestScope, model: str | None) -> Owned:
+    """What the tenant has for a model, whose adapters share it. Raises HttpError."""
+    found = replace(scope.server.model(model), adapter="")
+
     def backend() -> Backend:
         """For all that the tenant will ask, so none of the relQuery of this request."""
-        return RequestScope(scope.server, scope.identity).backend()
+        return RequestScope(scope.server, scope.identity).backend(found)
 
-    return scope.server.kept(Registry).of(scope.tenant, backend)
+    return scope.server.kept(Registry).of((scope.tenant, found.engine), backend)
 
 
 def _shown(schema: Schema, *, shared: bool) -> dict[str, object]:
@@ -201,7 +209,7 @@ class Owned:
 
 
 class Registry:
-    """The schemas of a server, by tenant. Used from any thread."""
+    """The schemas of a server, by tenant and model. Used from any thread."""
 
     def __init__(self, folder: Path | None) -> None:
         """Read the schemas of a folder, which are everybody's.
@@ -209,18 +217,18 @@ class Registry:
         Raises ConfigError for what is not a folder, and MarkupError.
         """
         self._of_all = [] if folder is None else _read(folder)
-        self._tenants: dict[str, Owned] = {}
+        self._owned: dict[Hashable, Owned] = {}
         self._lock = Lock()
 
-    def of(self, tenant: str, backend: Callable[[], Backend]) -> Owned:
-        """What a tenant can name."""
+    def of(self, whose: Hashable, backend: Callable[[], Backend]) -> Owned:
+        """What a tenant can name in prompts of a model."""
         with self._lock:
-            if tenant not in self._tenants:
+            if whose not in self._owned:
                 schemas = Schemas(backend())
                 for schema in self._of_all:
                     schemas.add(schema)
-                self._tenants[tenant] = Owned(schemas)
-            return self._tenants[tenant]
+                self._owned[whose] = Owned(schemas)
+            return self._owned[whose]
 
     def is_shared(self, name: str) -> bool:
         """Whether a schema is everybody's."""
@@ -241,18 +249,16 @@ class Registry:
         with owned.turn:
             kept = [each for name, each in owned.own.items() if name != schema.name]
             if len(kept) >= MOST_SCHEMAS:
-                raise HttpError(
-                    400,
+                raise bad_request(
                     f"There are {MOST_SCHEMAS} schemas already. Delete one first.",
-                    "too_many_schemas",
+                    code="too_many_schemas",
                 )
             size = sum(len(each.source) for each in (*kept, schema))
             if size > MOST_CHARACTERS:
-                raise HttpError(
-                    400,
+                raise bad_request(
                     f"Your schemas would have {size:,} characters together; at most "
                     f"{MOST_CHARACTERS:,} may be.",
-                    "too_large",
+                    code="too_large",
                 )
             before = owned.own.get(schema.name)
             try:

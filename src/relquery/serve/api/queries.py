@@ -21,45 +21,18 @@ from relquery.ir.paths import children_of
 from relquery.ir.spnl.fields import decode
 from relquery.ir.spnl.read import WireQuery, read
 from relquery.prompt import Finish
-from relquery.serve.document import errors
+from relquery.serve.document import errors, streamed
 from relquery.serve.errors import HttpError, Json
+from relquery.serve.openai.choices import usage_of
 from relquery.serve.server import RequestScope, Scope
 from relquery.serve.sql_workers.hosting import Statements
-from relquery.serve.sql_workers.jobs import Execute
+from relquery.serve.sql_workers.work import Execute
 from relquery.serve.streaming import EVENTS, EventResponse, event, failed_event
 from relquery.serve.tasks import Task, start
 from relquery.spans.result import SpanResult
 from relquery.spans.run import prepare
 
 router = APIRouter(tags=["relquery"])
-
-
-class Said(BaseModel):
-    """What the model says."""
-
-    role: Literal["assistant"]
-    content: str
-
-
-class Answer(BaseModel):
-    """One answer. message: of a chat completion. text: of a text completion."""
-
-    index: int
-    message: Said | None = None
-    text: str | None = None
-    logprobs: None
-    finish_reason: Literal["stop", "length"]
-
-
-class Completed(BaseModel):
-    """The answers to a query."""
-
-    id: str
-    object: Literal["chat.completion", "text_completion"]
-    created: int
-    model: str
-    choices: list[Answer]
-    usage: dict[str, Any]
 
 
 class Prepared(BaseModel):
@@ -80,19 +53,12 @@ _BODY = {
         "content": {"text/plain": {"schema": {"type": "string", "examples": _EXAMPLES}}},
     }
 }
-_EVENTS: dict[str, Any] = {EVENTS: {}}
-_ANSWERED: dict[int | str, dict[str, Any]] = {
-    200: {
-        "model": Completed,
-        "description": "A chat completion, of a map a text completion; with stream as events",
-        "content": _EVENTS,
-    }
-}
+_ANSWERED = streamed("OpenAIChatCompletion,OpenAICompletion")
 _PREPARED: dict[int | str, dict[str, Any]] = {
     200: {
         "model": Prepared,
         "description": "How many texts have states now; with stream as an event",
-        "content": _EVENTS,
+        "content": {EVENTS: {}},
     }
 }
 
@@ -101,21 +67,21 @@ _PREPARED: dict[int | str, dict[str, Any]] = {
 async def execute_query(request: Request, scope: Scope, stream: bool = False) -> Response:
     """Answer a span query: generations, some of which read the answers of others."""
     sent = await _read(request, scope)
-    backend = scope.backend(adapter=scope.server.adapter(sent.query.model))
+    model = scope.server.model(sent.query.model)
     statements = scope.server.kept(Statements)
-    task = start(scope, partial(statements.run, Execute(sent.query), backend))
-    model = sent.query.model or scope.server.models[0]
+    backend, called = scope.backend(model), scope.server.names_of(model)
+    task = start(scope, partial(statements.run, Execute(sent.query), backend, called))
     if stream:
-        return EventResponse(_events(task, model, sent.completes), task, failed_event)
+        return EventResponse(_events(task, model.name, sent.completes), task, failed_event)
     result = await task.result(scope)
-    return Json(Form(result, model, sent.completes).whole())
+    return Json(Form(result, model.name, sent.completes).whole())
 
 
 @router.post("/v1/query/prepare", responses=errors(404, 422, 504) | _PREPARED, openapi_extra=_BODY)
 async def prepare_query(request: Request, scope: Scope, stream: bool = False) -> Response:
     """Compute the states of what a span query reads in any order, before it is executed."""
     sent = await _read(request, scope)
-    backend = scope.backend(adapter=scope.server.adapter(sent.query.model))
+    backend = scope.backend(scope.server.model(sent.query.model))
 
     def prepare(task: Task[int]) -> int:
         with task.stopping.stops(backend.cancel):
@@ -140,7 +106,7 @@ async def _read(request: Request, scope: RequestScope) -> Sent:
         return Sent.of(body)
 
     sent = await start(scope, read).result(scope)
-    scope.server.adapter(sent.query.model)
+    scope.server.model(sent.query.model)  # one that is not served is refused
     return sent
 
 
@@ -191,8 +157,11 @@ class Form:
     """One answer. completes: in the form of completions. model: as clients call it."""
 
     def __init__(self, result: SpanResult, model: str, completes: bool) -> None:
-        self._result, self._completes = result, completes
-        kind = "cmpl" if completes else "chatcmpl"
+        self._texts, self._completes = result.texts, completes
+        answers = [one.answer for one in result.report.generations]  # inner ones, too
+        self._usage = usage_of(answers)
+        self._cut = {one.text for one in answers if one.finish is Finish.LENGTH}
+        kind, self._kind = ("cmpl", "text_completion") if completes else _CHAT
         self._head = {
             "id": f"{kind}-{secrets.token_hex(12)}",
             "created": int(time.time()),
@@ -201,44 +170,31 @@ class Form:
 
     def whole(self) -> dict[str, Any]:
         """The body."""
-        kind = "text_completion" if self._completes else "chat.completion"
         choices = [
-            self._choice(at, text, self._finish(text)) for at, text in enumerate(self._result.texts)
+            self._choice("message", at, text, self._finish(text))
+            for at, text in enumerate(self._texts)
         ]
-        return {**self._head, "object": kind, "choices": choices, "usage": self._usage()}
+        return {**self._head, "object": self._kind, "choices": choices, "usage": self._usage}
 
     def events(self) -> Iterator[bytes]:
         """The same as server-sent events: each choice, its end, and the usage."""
-        kind = "text_completion" if self._completes else "chat.completion.chunk"
-        for at, text in enumerate(self._result.texts):
+        kind = self._kind if self._completes else f"{self._kind}.chunk"
+        for at, text in enumerate(self._texts):
             for part, finish in ((text, None), ("", self._finish(text))):
-                choice = self._choice(at, part, finish, is_part=True)
+                choice = self._choice("delta", at, part, finish)
                 yield event({**self._head, "object": kind, "choices": [choice]})
-        yield event({**self._head, "object": kind, "choices": [], "usage": self._usage()})
+        yield event({**self._head, "object": kind, "choices": [], "usage": self._usage})
         yield b"data: [DONE]\n\n"
 
-    def _choice(
-        self, at: int, text: str, finish: str | None, *, is_part: bool = False
-    ) -> dict[str, Any]:
-        said: dict[str, Any] = {"text": text}
-        if not self._completes:
-            message = {"role": "assistant", "content": text}
-            said = {"delta" if is_part else "message": message}
+    def _choice(self, name: str, at: int, text: str, finish: str | None) -> dict[str, Any]:
+        """name: what a chat's message is called."""
+        chat = {name: {"role": "assistant", "content": text}}
+        said = {"text": text} if self._completes else chat
         return {"index": at, **said, "logprobs": None, "finish_reason": finish}
 
     def _finish(self, text: str) -> str:
         """Why an answer ended."""
-        answers = [one.answer for one in self._result.report.generations]
-        cut = {one.text for one in answers if one.finish is Finish.LENGTH}
-        return "length" if text in cut else "stop"
+        return "length" if text in self._cut else "stop"
 
-    def _usage(self) -> dict[str, Any]:
-        """Of all generations, inner ones included."""
-        report = self._result.report
-        prompts, drawn = report.prompt_tokens, report.output_tokens
-        return {
-            "prompt_tokens": prompts,
-            "completion_tokens": drawn,
-            "total_tokens": prompts + drawn,
-            "prompt_tokens_details": {"cached_tokens": report.cached_tokens},
-        }
+
+_CHAT = ("chatcmpl", "chat.completion")

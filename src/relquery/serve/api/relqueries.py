@@ -14,7 +14,7 @@ from starlette.responses import Response
 from relquery.prompt import Answer, Finish
 from relquery.serve.api.tables import Ordered, RelQueryBody, order_rows, read_body, table_of
 from relquery.serve.document import errors, standalone
-from relquery.serve.errors import HttpError, Json, not_supported
+from relquery.serve.errors import Json, bad_request, not_supported
 from relquery.serve.server import Asked, Scope
 from relquery.serve.streaming import (
     ARROW,
@@ -26,7 +26,7 @@ from relquery.serve.streaming import (
     line,
 )
 from relquery.serve.tasks import Task, start
-from relquery.serve.values import to_json
+from relquery.serve.values import to_arrow
 from relquery.unicode import valid
 
 router = APIRouter(tags=["relquery"])
@@ -80,7 +80,7 @@ _BODY = {
 async def ask_table(request: Request, scope: Scope) -> Response:
     """Ask a question about every row of a table, as one relQuery."""
     body, beside = await read_body(request)
-    adapter = scope.server.adapter(body.model)
+    model = scope.server.model(body.model)
     if body.stream and body.format == "arrow":
         raise not_supported("stream with format = arrow", "Leave one of them out.")
     template, sampling = body.form, body.sampling
@@ -90,21 +90,21 @@ async def ask_table(request: Request, scope: Scope) -> Response:
         table = table_of(body, beside)
         most = scope.server.config.max_rows
         if table.num_rows > most:
-            raise HttpError(
-                400, f"The table has {table.num_rows:,} rows; at most {most:,} may be.", "rows"
+            raise bad_request(
+                f"The table has {table.num_rows:,} rows; at most {most:,} may be.", code="rows"
             )
         return order_rows(table, template, body.order)
 
     ordered = await start(scope, order).result(scope)
     answering = Answering(ordered, body.as_)
-    stream = scope.start([Asked(ordered.prompts, sampling, adapter)], body.relquery)
+    stream = scope.start([Asked(ordered.prompts, sampling, model)], body.relquery)
     if body.stream:
         return EventResponse(answering.lines(stream), stream, failed_line, NDJSON)
     parts = await stream.all(scope.receive)
     answers = sorted(answering.take(parts), key=lambda each: int(each["row"]))
     report = answering.report(stream)
     if body.format == "arrow":
-        content = await asyncio.to_thread(as_arrow, answers, to_json(report))
+        content = await asyncio.to_thread(as_arrow, answers, report)
         return Response(content, media_type=ARROW)
     return Json({"answers": answers, "report": report})
 
@@ -191,16 +191,11 @@ def _shown(row: int, answer: Answer) -> dict[str, Any]:
     }
 
 
-def as_arrow(answers: list[dict[str, Any]], report: bytes) -> bytes:
+def as_arrow(answers: list[dict[str, Any]], report: dict[str, Any]) -> bytes:
     """The answers as an Arrow IPC stream, whose schema has the report."""
     flat = [{**each, **each["usage"]} for each in answers]
     for each in flat:  # half a character is not text in Arrow
         for name in ("answer", "error"):
             if each[name] is not None:
                 each[name] = valid(each[name])
-    table = pa.Table.from_pylist(flat, _COLUMNS.with_metadata({"relquery.report": report}))
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as stream:
-        stream.write_table(table)
-    content: bytes = sink.getvalue().to_pybytes()
-    return content
+    return to_arrow(pa.Table.from_pylist(flat, _COLUMNS), report=report)

@@ -16,7 +16,7 @@ from relquery.errors import ConfigError
 from relquery.prompt import Answer, Prompt, Sampling, Span
 from relquery.serve.body import Body, Declared, example
 from relquery.serve.document import errors
-from relquery.serve.errors import HttpError
+from relquery.serve.errors import bad_request
 from relquery.serve.openai.choices import finish_of, usage_of
 from relquery.serve.openai.fields import ChatMessage, prompt_of
 from relquery.serve.server import Asked, Scope
@@ -45,7 +45,7 @@ class ScoreBody(Body):
     def asked(self) -> list[Prompt]:
         """The prompts. Raises HttpError unless there is one kind of them."""
         if (self.prompts is None) == (self.messages is None):
-            raise HttpError(400, "Give either prompts or messages.", "invalid_request", "prompts")
+            raise bad_request("Give either prompts or messages.", "prompts")
         if self.messages is not None:
             return [prompt_of(self.messages)]
         return [(Span(text),) for text in self.prompts or ()]
@@ -72,13 +72,13 @@ class ScoreList(BaseModel):
 @router.post("/v1/score", responses=errors(404, 422, 504))
 async def score(body: ScoreBody, scope: Scope) -> ScoreList:
     """Weigh labels as answers, without decoding."""
-    adapter = scope.server.adapter(body.model)
+    model = scope.server.model(body.model)
     prompts = body.asked
     try:
         sampling = Sampling(labels=tuple(body.labels))
     except ConfigError as error:
-        raise HttpError(400, str(error), "invalid_request", "labels") from error
-    asked = Asked(prompts, sampling, adapter)
+        raise bad_request(str(error), "labels") from error
+    asked = Asked(prompts, sampling, model)
     stream = scope.start([asked], body.relquery, scored=body.normalization)
     answers = await stream.answers(scope.receive)
     return ScoreList(

@@ -19,8 +19,7 @@ from relquery.serve.document import errors
 from relquery.serve.errors import Json, not_supported
 from relquery.serve.server import RequestScope, Scope
 from relquery.serve.sql_workers.hosting import Statements
-from relquery.serve.sql_workers.jobs import Explain, Statement
-from relquery.serve.sql_workers.worker import Job
+from relquery.serve.sql_workers.work import Explain, Job, Statement
 from relquery.serve.streaming import ARROW, NDJSON, EventResponse, failed_line
 from relquery.serve.tasks import Task, start
 
@@ -146,14 +145,14 @@ _RESULT: dict[int | str, dict[str, Any]] = {
 @router.post("/v1/sql", responses=errors(404, 422, 504) | _RESULT)
 async def run_sql(body: SqlBody, scope: Scope) -> Response:
     """Run one statement that reads the registered tables, with calls of the model in it."""
-    adapter = scope.server.adapter(body.model)
+    model = scope.server.model(body.model)
     if body.stream and body.format == "arrow":
         raise not_supported("stream with format = arrow", "Leave one of them out.")
     if body.record and body.format == "arrow":
         raise not_supported("record with format = arrow", "Leave one of them out.")
     form: Any = "stream" if body.stream else body.format
     job = Statement(body.query, body.params, body.options, form, body.max_calls, body.rows)
-    task = _begun(scope, job, scope.backend(body.relquery, adapter))
+    task = _begun(scope, job, scope.backend(model, body.relquery))
     if body.stream:
         return EventResponse(_lines(task), task, failed_line, NDJSON)
     media = ARROW if body.format == "arrow" else "application/json"
@@ -164,7 +163,7 @@ async def run_sql(body: SqlBody, scope: Scope) -> Response:
 async def explain_sql(body: ExplainBody, scope: Scope) -> Response:
     """What a statement would ask, without asking."""
     job = Explain(body.query, body.params, body.options)
-    backend = scope.backend(adapter=scope.server.adapter(body.model))
+    backend = scope.backend(scope.server.model(body.model))
     text, stages = await _begun(scope, job, backend).result(scope)
     return Json({"text": text, "stages": stages})
 
@@ -187,7 +186,8 @@ async def list_tables(scope: Scope) -> Response:
 
 def _begun(scope: RequestScope, job: Job, backend: EngineClient) -> Task[Any]:
     """A job in a worker."""
-    return start(scope, partial(scope.server.kept(Statements).run, job, backend))
+    called = scope.server.names_of(scope.server.model(scope.model))
+    return start(scope, partial(scope.server.kept(Statements).run, job, backend, called))
 
 
 async def _parts(task: Task[Any]) -> AsyncIterator[bytes]:

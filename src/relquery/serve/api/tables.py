@@ -24,7 +24,7 @@ from relquery.reordering.reorder import reorder
 from relquery.reordering.schedule import Report
 from relquery.serve.api.fields import Sampled
 from relquery.serve.body import Inner, check_json, example, invalid
-from relquery.serve.errors import HttpError
+from relquery.serve.errors import bad_request
 
 Rows = list[dict[str, JsonValue]]
 Columns = dict[str, list[JsonValue]]
@@ -73,7 +73,7 @@ class RelQueryBody(Sampled):
     @model_validator(mode="after")
     def _check(self) -> RelQueryBody:
         if sum(getattr(self, name) is not None for name in _QUESTIONS) != 1:
-            raise HttpError(400, "Give one of template and prompt.", "invalid_request", "template")
+            raise bad_request("Give one of template and prompt.", "template")
         return self
 
     @property
@@ -96,8 +96,8 @@ async def read_body(request: Request) -> tuple[RelQueryBody, bytes | None]:
     async with request.form(max_files=1, max_fields=2, max_part_size=1 << 20) as form:
         asked, table = form.get("request"), form.get("table")
         if asked is None or table is None or isinstance(table, str):
-            raise HttpError(
-                400, "The form must have the parts request (JSON) and table (a file).", "form"
+            raise bad_request(
+                "The form must have the parts request (JSON) and table (a file).", code="form"
             )
         text = asked if isinstance(asked, str) else await asked.read()
         return await asyncio.to_thread(_valid, text), await table.read()
@@ -115,8 +115,8 @@ def table_of(body: RelQueryBody, beside: bytes | None) -> pa.Table:
     """The table with the wanted columns. Raises HttpError, ConfigError and TableError."""
     given = [name for name in _SOURCES if getattr(body, name) is not None]
     if len(given) + (beside is not None) != 1:
-        raise HttpError(
-            400, "Give one table: rows, columns or arrow, or the part table of a form.", "table"
+        raise bad_request(
+            "Give one table: rows, columns or arrow, or the part table of a form.", code="table"
         )
     table = _read(body, beside)
     if table.num_rows * table.num_columns > MOST_CELLS:

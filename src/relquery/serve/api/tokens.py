@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from relquery.prompt import Prompt, Role, Span
 from relquery.serve.body import WHOLE, Body, example
 from relquery.serve.document import errors
-from relquery.serve.errors import HttpError
+from relquery.serve.errors import bad_request
 from relquery.serve.openai.completions import raw_prompt
 from relquery.serve.openai.fields import ChatMessage, prompt_of
 from relquery.serve.server import Scope
@@ -38,7 +38,7 @@ class TokenizeBody(Body):
     def asked(self) -> Prompt:
         """The prompt. Raises HttpError unless there is one."""
         if (self.prompt is None) == (self.messages is None):
-            raise HttpError(400, "Give either prompt or messages.", "invalid_request", "prompt")
+            raise bad_request("Give either prompt or messages.", "prompt")
         if self.messages is not None:
             return prompt_of(self.messages)
         return raw_prompt(self.prompt or "")
@@ -70,17 +70,16 @@ class Detokenized(BaseModel):
 @router.post("/tokenize", responses=errors(404))
 async def tokenize(body: TokenizeBody, scope: Scope) -> Tokenized:
     """The tokens of a prompt."""
-    server = scope.server
-    server.adapter(body.model)
-    tokens: list[int] = await server.ask("tokens", body.asked)
+    model = scope.server.model(body.model)
+    tokens: list[int] = await model.engine.ask("tokens", body.asked)
     strings = None
     if body.return_token_strs:
-        spell = await server.spell(tokens)
+        spell = await model.engine.spell(tokens)
         strings = [spell(token).decode(errors="replace") for token in tokens]
     return Tokenized(
         tokens=tokens,
         count=len(tokens),
-        max_model_len=server.facts.context,
+        max_model_len=model.facts.context,
         token_strs=strings,
     )
 
@@ -88,9 +87,8 @@ async def tokenize(body: TokenizeBody, scope: Scope) -> Tokenized:
 @router.post("/detokenize", responses=errors(404))
 async def detokenize(body: DetokenizeBody, scope: Scope) -> Detokenized:
     """The text of tokens."""
-    server = scope.server
-    server.adapter(body.model)
+    engine = scope.server.model(body.model).engine
     if body.tokens:  # refuses ids that the model does not have
-        await server.ask("tokens", (Span(tuple(body.tokens), Role.NONE),))
-    spelt = b"".join(map(await server.spell(body.tokens), body.tokens))
+        await engine.ask("tokens", (Span(tuple(body.tokens), Role.NONE),))
+    spelt = b"".join(map(await engine.spell(body.tokens), body.tokens))
     return Detokenized(prompt=spelt.decode(errors="replace"))

@@ -15,17 +15,18 @@ from typing import Any, Literal
 
 from relquery.engine.requests.declared import Declared
 from relquery.serve.auth import Identity
-from relquery.serve.batches.lines import Line, Wrong, portions, validate
+from relquery.serve.batches.lines import MESSAGES, Line, Wrong, portions, validate
 from relquery.serve.batches.running import Portion, Results
-from relquery.serve.batches.store import (
+from relquery.serve.errors import HttpError
+from relquery.serve.server import RequestScope, Server
+from relquery.serve.store import (
+    HIDDEN,
     Files,
     Folder,
     StoredFile,
     once_there_is_room,
     to_its_end,
 )
-from relquery.serve.errors import HttpError
-from relquery.serve.server import RequestScope, Server
 
 _LOG = logging.getLogger(__name__)
 Status = Literal[
@@ -84,6 +85,11 @@ class Record:
     def is_over(self) -> bool:
         """Whether nothing more happens to it."""
         return self.status in ENDED
+
+    @property
+    def has_messages(self) -> bool:
+        """Whether it is one of Anthropic's API."""
+        return self.endpoint == MESSAGES
 
     def shown(self) -> dict[str, Any]:
         """As clients see it."""
@@ -151,14 +157,15 @@ class Batches:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def of(self, tenant: str) -> list[Record]:
-        """A tenant's batches, the latest last."""
-        return [each for each in self._known.values() if each.tenant == tenant]
+    def of(self, tenant: str, *, messages: bool = False) -> list[Record]:
+        """A tenant's batches, the latest last. messages: those of Anthropic's API."""
+        mine = (each for each in self._known.values() if each.tenant == tenant)
+        return [each for each in mine if each.has_messages is messages]
 
-    def find(self, name: str, tenant: str) -> Record:
+    def find(self, name: str, tenant: str, *, messages: bool = False) -> Record:
         """A tenant's batch. Raises HttpError if there is none."""
         found = self._known.get(name)
-        if found is None or found.tenant != tenant:
+        if found is None or found.tenant != tenant or found.has_messages is not messages:
             raise HttpError(404, f"No batch found with id '{name}'.", "not_found", "batch_id")
         return found
 
@@ -166,12 +173,10 @@ class Batches:
         """Whether a batch that has not ended still reads a file."""
         return any(each.input == file.id and not each.is_over for each in self._known.values())
 
-    async def create(
-        self, file: StoredFile, endpoint: str, metadata: dict[str, str] | None, key: str = ""
-    ) -> Record:
-        """A new batch, which begins to run. key: the name of that which it is made with."""
+    async def create(self, file: StoredFile, endpoint: str, **more: Any) -> Record:
+        """A new batch, which begins to run. more: other fields of the record."""
         ids = Files.new_id(), Files.new_id()
-        record = Record(file.tenant, endpoint, file.id, *ids, metadata, key=key)
+        record = Record(file.tenant, endpoint, file.id, *ids, **more)
         async with self._saving:  # so that the latest is the last
             await to_its_end(self._folder.save, record.id, asdict(record))
         self._known[record.id] = record
@@ -193,6 +198,17 @@ class Batches:
         with suppress(HttpError):  # a full disk: what ends the batch saves it when there is room
             async with self._saving:
                 await to_its_end(self._folder.save, record.id, asdict(record))
+
+    async def delete(self, record: Record) -> None:
+        """Remove a batch, its input and its answers. Raises HttpError for one that runs."""
+        if not record.is_over:
+            raise HttpError(
+                409, "The batch has not ended. Cancel it, or wait until it has ended.", "conflict"
+            )
+        self._known.pop(record.id, None)
+        await to_its_end(self._folder.delete, record.id)
+        for name in (record.input, record.output, record.errors):
+            await self.files.delete(name)
 
     def _begin(self, record: Record) -> None:
         task = asyncio.create_task(self._drive(record), name=record.id)
@@ -244,7 +260,7 @@ class Batches:
 
         count()
         path, most = self.files.path(record.input), await self._most(record)
-        reading = portions(path, record.endpoint, self._server, answered, most)
+        reading = portions(path, record.endpoint, self._server, answered, most, record.tenant)
         nothing: list[Line] = []
         declared = Declared(record.id, max(1, record.total - len(answered)))
         while lines := await asyncio.to_thread(next, reading, nothing):
@@ -277,11 +293,12 @@ class Batches:
             record.become("finalizing")
             await self._save(record)
         record.completed, record.failed = results.succeeded, results.failed
+        whose = record.tenant, HIDDEN if record.has_messages else "batch_output"
         if results.succeeded:
-            await self.files.adopt(record.output, f"{record.id}_output.jsonl", record.tenant)
+            await self.files.adopt(record.output, f"{record.id}_output.jsonl", *whose)
             record.has_output = True
         if results.failed:
-            await self.files.adopt(record.errors, f"{record.id}_error.jsonl", record.tenant)
+            await self.files.adopt(record.errors, f"{record.id}_error.jsonl", *whose)
             record.has_errors = True
         record.become(status)
         await self._save(record)
@@ -293,17 +310,19 @@ class Batches:
 
 
 @asynccontextmanager
-async def batching(server: Server) -> AsyncIterator[Batches]:
-    """The batches of a server that runs, in `config.state` or in a temporary folder."""
+async def batching(server: Server) -> AsyncIterator[None]:
+    """A block in which a server has batches and files, in `config.state` or a temporary folder."""
     temporary = None
     folder = server.config.state
     if folder is None:
         temporary = TemporaryDirectory(prefix="relquery-serve-")
         folder = Path(temporary.name)
     batches = await asyncio.to_thread(Batches, server, folder)
+    server.keep(batches)
+    server.keep(batches.files)
     batches.resume()
     try:
-        yield batches
+        yield
     finally:
         await batches.stop()
         if temporary is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,19 +11,25 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, ValidationError
 
 import relquery.engine.requests.declared as engine
+from relquery.serve.anthropic.requests import MessageBody
+from relquery.serve.anthropic.routes import read_message
 from relquery.serve.body import check_json, declared_by, invalid
-from relquery.serve.errors import HttpError, as_http
+from relquery.serve.errors import HttpError, as_http, bad_request
 from relquery.serve.openai.chat import ChatBody, read_chat
 from relquery.serve.openai.completions import CompletionBody, read_completion
 from relquery.serve.openai.responses import ResponseBody, read_response
 from relquery.serve.server import Question, Server
+from relquery.serve.store import Files
 
 MOST_ERRORS = 100
 """That are told of one file."""
+MESSAGES = "/v1/messages"
+"""The endpoint of batches of Anthropic's API."""
 ENDPOINTS: Mapping[str, tuple[type[BaseModel], Callable[[Any, Server], Question]]] = {
     "/v1/chat/completions": (ChatBody, read_chat),
     "/v1/completions": (CompletionBody, read_completion),
     "/v1/responses": (ResponseBody, read_response),
+    MESSAGES: (MessageBody, read_message),
 }
 """The body that a line may have, and what reads it."""
 _FIELDS: dict[str, tuple[type, str]] = {
@@ -81,18 +87,17 @@ def validate(path: Path, endpoint: str, server: Server) -> tuple[int, list[Wrong
 
 
 def portions(
-    path: Path, endpoint: str, server: Server, answered: set[str], most: int
+    path: Path, endpoint: str, server: Server, answered: set[str], most: int, tenant: str = ""
 ) -> Iterator[list[Line]]:
     """The requests that have no answer, in the order of the file, some at a time.
 
-    most: prompts of a portion; a request that has more is alone.
+    most: prompts of a portion; a request that has more is alone. tenant: whose files it may read.
     """
     some: list[Line] = []
-    for _, text in _texts(path):
-        given = json.loads(text)
+    for given in read_lines(path):
         if given["custom_id"] in answered:
             continue
-        line = _read(given["custom_id"], endpoint, given["body"], server)
+        line = _read(given["custom_id"], endpoint, given["body"], server, tenant)
         if some and sum(each.prompts for each in some) + line.prompts > most:
             yield some
             some = []
@@ -101,17 +106,34 @@ def portions(
         yield some
 
 
-def _read(custom_id: str, endpoint: str, given: Any, server: Server) -> Line:
+def _read(custom_id: str, endpoint: str, given: Any, server: Server, tenant: str) -> Line:
     kind, read = ENDPOINTS[endpoint]
     try:
         body: Any = kind.model_validate(given)
         if body.stream:
-            raise HttpError(400, "A batch cannot be streamed.", "unsupported", "stream")
+            raise bad_request("A batch cannot be streamed.", "stream", "unsupported")
+        if isinstance(body, MessageBody):
+            body.read_files(server.kept(Files), tenant)
         return Line(custom_id, read(body, server), declared_by(body.relquery, ()))
     except ValidationError as error:
         return Line(custom_id, invalid(error.errors()))
     except Exception as error:
         return Line(custom_id, as_http(error))
+
+
+def write_lines(requests: Iterable[tuple[str, Any]], endpoint: str) -> bytes:
+    """The content of an input file. requests: (custom_id, body)."""
+    return b"".join(
+        json.dumps({"custom_id": name, "method": "POST", "url": endpoint, "body": body}).encode()
+        + b"\n"
+        for name, body in requests
+    )
+
+
+def read_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The objects of a file of lines, which is whole."""
+    for _, text in _texts(path):
+        yield json.loads(text)
 
 
 def _texts(path: Path) -> Iterator[tuple[int, bytes]]:

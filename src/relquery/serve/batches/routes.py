@@ -10,15 +10,18 @@ from pydantic import Field
 from starlette.responses import FileResponse, Response
 
 from relquery.serve.batches.batches import Batches
-from relquery.serve.batches.store import StoredFile
 from relquery.serve.body import NOTHING, Body
 from relquery.serve.document import Responses, answers, errors
-from relquery.serve.errors import HttpError, Json, not_supported
+from relquery.serve.errors import HttpError, Json, is_anthropic, not_supported
+from relquery.serve.pages import After, Cursor, anthropic_page, openai_page
 from relquery.serve.server import RequestScope, Scope
+from relquery.serve.store import StoredFile
+from relquery.serve.values import instant
 
 router = APIRouter(tags=["OpenAI"])
 MOST_NAME = 255
-After = Annotated[str | None, Query(description="The id before the page's first one")]
+_PAGE = "page_"
+ERRORS = "OpenAIError,AnthropicError"
 _FILE, _BATCH = answers("OpenAIFileObject", "The file"), answers("OpenAIBatch", "The batch")
 _CONTENT: Responses = {
     200: {
@@ -28,44 +31,62 @@ _CONTENT: Responses = {
 }
 
 
-@router.post("/v1/files", responses=errors(507) | _FILE)
+@router.post("/v1/files", responses=errors(507, form=ERRORS) | _FILE)
 async def upload_file(
     request: Request,
     scope: Scope,
     file: UploadFile,
-    purpose: Annotated[Literal["batch"], Form()],
+    purpose: Annotated[Literal["batch"], Form()] = "batch",
 ) -> Response:
-    """Keep a file for a batch."""
+    """Keep a file for a batch. With the header `anthropic-version`, all routes of files answer in
+    the form of Anthropic's Files API."""
     for name in await request.form():
         if name not in ("file", "purpose"):
             raise not_supported(name)
-    filename = (file.filename or "upload")[:MOST_NAME]
-    files = _batches(scope).files
-    return Json(_file(await files.upload(file.file, filename, purpose, scope.tenant)))
+    files, given = _batches(scope).files, file.content_type or ""
+    name = (file.filename or "upload")[:MOST_NAME]
+    found = await files.upload(file.file, name, purpose, scope.tenant, given)
+    return Json(_file(found, request))
 
 
-@router.get("/v1/files", responses=errors() | answers("OpenAIFileObject", "The files", listed=True))
+@router.get(
+    "/v1/files",
+    responses=errors(form=ERRORS) | answers("OpenAIFileObject", "The files", listed=True),
+)
 async def list_files(
+    request: Request,
     scope: Scope,
     purpose: str | None = None,
     limit: Annotated[int, Query(ge=1, le=10_000)] = 10_000,
     order: Literal["asc", "desc"] = "desc",
     after: After = None,
+    after_id: Cursor = None,
+    before_id: Cursor = None,
+    page: Cursor = None,
 ) -> Response:
-    """The files, the latest first."""
-    found = _batches(scope).files.of(scope.tenant)
-    known = {each.id: _file(each) for each in found if purpose in (None, each.purpose)}
-    return _page(known if order == "asc" else dict(reversed(known.items())), after, limit)
+    """The files, the latest first. `page` is the `next_page` of an answer in Anthropic's form."""
+    files = _batches(scope).files.listed(scope.tenant)
+    known = {each.id: _file(each, request) for each in files if purpose in (None, each.purpose)}
+    known = known if order == "asc" else dict(reversed(known.items()))
+    if is_anthropic(request.scope):
+        after_id = after_id if page is None else page.removeprefix(_PAGE)
+        found = anthropic_page(known, limit, after_id, before_id)
+        return Json(
+            found | {"next_page": f"{_PAGE}{found['last_id']}" if found["has_more"] else None}
+        )
+    return Json(openai_page(known, after, limit))
 
 
-@router.get("/v1/files/{file_id}", responses=errors(404) | _FILE)
-async def get_file(file_id: str, scope: Scope) -> Response:
+@router.get("/v1/files/{file_id}", responses=errors(404, form=ERRORS) | _FILE)
+async def get_file(file_id: str, request: Request, scope: Scope) -> Response:
     """What is known of a file."""
-    return Json(_file(_batches(scope).files.find(file_id, scope.tenant)))
+    return Json(_file(_batches(scope).files.find(file_id, scope.tenant), request))
 
 
 @router.get(
-    "/v1/files/{file_id}/content", responses=errors(404) | _CONTENT, response_class=Response
+    "/v1/files/{file_id}/content",
+    responses=errors(404, form=ERRORS) | _CONTENT,
+    response_class=Response,
 )
 async def get_content(file_id: str, scope: Scope) -> Response:
     """The content of a file."""
@@ -76,9 +97,9 @@ async def get_content(file_id: str, scope: Scope) -> Response:
 
 @router.delete(
     "/v1/files/{file_id}",
-    responses=errors(404, 409) | answers("OpenAIFileDeleted", "It is deleted"),
+    responses=errors(404, 409, form=ERRORS) | answers("OpenAIFileDeleted", "It is deleted"),
 )
-async def delete_file(file_id: str, scope: Scope) -> Response:
+async def delete_file(file_id: str, request: Request, scope: Scope) -> Response:
     """Remove a file."""
     batches = _batches(scope)
     file = batches.files.find(file_id, scope.tenant)
@@ -86,7 +107,9 @@ async def delete_file(file_id: str, scope: Scope) -> Response:
         raise HttpError(
             409, "A batch reads this file. Cancel it, or wait until it has ended.", "conflict"
         )
-    await batches.files.delete(file)
+    await batches.files.delete(file.id)
+    if is_anthropic(request.scope):
+        return Json({"id": file.id, "type": "file_deleted"})
     return Json({"id": file.id, "object": "file", "deleted": True})
 
 
@@ -105,7 +128,8 @@ async def create_batch(body: BatchBody, scope: Scope) -> Response:
     """Answer all requests of a file."""
     batches = _batches(scope)
     file = batches.files.find(body.input_file_id, scope.tenant)
-    record = await batches.create(file, body.endpoint, body.metadata, scope.identity.name)
+    key = scope.identity.name
+    record = await batches.create(file, body.endpoint, metadata=body.metadata, key=key)
     return Json(record.shown())
 
 
@@ -117,7 +141,7 @@ async def list_batches(
 ) -> Response:
     """The batches, the latest first."""
     found = reversed(_batches(scope).of(scope.tenant))
-    return _page({each.id: each.shown() for each in found}, after, limit)
+    return Json(openai_page({each.id: each.shown() for each in found}, after, limit))
 
 
 @router.get("/v1/batches/{batch_id}", responses=errors(404) | _BATCH)
@@ -138,8 +162,18 @@ def _batches(scope: RequestScope) -> Batches:
     return scope.server.kept(Batches)
 
 
-def _file(file: StoredFile) -> dict[str, Any]:
+def _file(file: StoredFile, request: Request) -> dict[str, Any]:
     """A file as clients see it."""
+    if is_anthropic(request.scope):
+        return {
+            "id": file.id,
+            "type": "file",
+            "filename": file.filename,
+            "mime_type": file.mime_type or "application/octet-stream",
+            "size_bytes": file.bytes,
+            "created_at": instant(file.created_at),
+            "downloadable": True,
+        }
     return {
         "id": file.id,
         "object": "file",
@@ -150,22 +184,3 @@ def _file(file: StoredFile) -> dict[str, Any]:
         "purpose": file.purpose,
         "status": "processed",
     }
-
-
-def _page(known: Mapping[str, dict[str, Any]], after: str | None, limit: int) -> Response:
-    """Some of a list, in its order. Raises HttpError for an unknown `after`."""
-    ids, start = list(known), 0
-    if after is not None:
-        if after not in known:
-            raise HttpError(400, f"There is no '{after}' in this list.", "invalid_value", "after")
-        start = ids.index(after) + 1
-    page = ids[start : start + limit]
-    return Json(
-        {
-            "object": "list",
-            "data": [known[name] for name in page],
-            "first_id": page[0] if page else None,
-            "last_id": page[-1] if page else None,
-            "has_more": start + limit < len(ids),
-        }
-    )

@@ -15,9 +15,9 @@ from relquery.engine.requests.declared import Declared
 from relquery.errors import EngineEndedError
 from relquery.prompt import Answer, Prompt, Sampling
 from relquery.serve.batches.lines import Line
-from relquery.serve.batches.store import once_there_is_room, private
 from relquery.serve.errors import HttpError, as_http, openai_body
-from relquery.serve.server import Asked, Question, RequestScope
+from relquery.serve.server import Asked, NamedModel, Question, RequestScope
+from relquery.serve.store import once_there_is_room, private
 from relquery.serve.streaming import AnswerStream
 
 PAUSE = 0.5  # seconds, before the engine is asked again
@@ -242,13 +242,13 @@ async def _shown(question: Question, answers: list[Answer]) -> dict[str, Any] | 
 
 
 def grouped(questions: dict[str, Question]) -> tuple[list[Asked], list[_Place]]:
-    """Prompts that are asked of one adapter with equal sampling together, in their order; and where
+    """Prompts that are asked of one model with equal sampling together, in their order; and where
     the answer to each belongs."""
-    groups: dict[tuple[Sampling, str], tuple[list[Prompt], list[_Place]]] = {}
+    groups: dict[tuple[Sampling, NamedModel], tuple[list[Prompt], list[_Place]]] = {}
     for name, question in questions.items():
         at = 0
-        for prompts, sampling, adapter in question.groups:
-            some, places = groups.setdefault((sampling, adapter), ([], []))
+        for prompts, sampling, model in question.groups:
+            some, places = groups.setdefault((sampling, model), ([], []))
             some += prompts
             places += (_Place(name, at + each) for each in range(len(prompts)))
             at += len(prompts)

@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from hashlib import sha256
-from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
+from starlette.staticfiles import StaticFiles
 
 from relquery.backends.service.state import EngineState, OpenQuery
 from relquery.serve.document import errors
-from relquery.serve.errors import HttpError, Json
+from relquery.serve.errors import Json
 from relquery.serve.server import Server
 
 router = APIRouter()
 
 MOST_SHOWN = 100
 """Open relQueries, the earliest ones."""
-_TYPES = {
-    ".html": "text/html; charset=utf-8",
-    ".css": "text/css; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",
-    ".svg": "image/svg+xml",
-}
 _HEADERS = {
     "Cache-Control": "no-cache",
     "Content-Security-Policy": (
@@ -36,27 +29,17 @@ _HEADERS = {
 }
 
 
-class _File(NamedTuple):
-    """A file of the page. tag: changes with its content."""
+class PageFiles(StaticFiles):
+    """The files of the page, which may load no others."""
 
-    content: bytes
-    media_type: str
-    tag: str
-
-
-def _read() -> dict[str, _File]:
-    """All files, by name. Clients name one of these, never a path."""
-    found = {}
-    for each in files(__package__).joinpath("static").iterdir():
-        suffix = each.name[each.name.rfind(".") :]
-        if suffix in _TYPES:
-            content = each.read_bytes()
-            tag = f'"{sha256(content).hexdigest()[:16]}"'
-            found[each.name] = _File(content, _TYPES[suffix], tag)
-    return found
+    def file_response(self, *given: Any, **more: Any) -> Response:
+        """One of them."""
+        response = super().file_response(*given, **more)
+        response.headers.update(_HEADERS)
+        return response
 
 
-_FILES = _read()
+_FILES = PageFiles(packages=[("relquery.serve.console", "static")])
 
 
 @router.get("/console/state", tags=["Console"], responses=errors(503))
@@ -68,24 +51,28 @@ async def console_state(request: Request) -> Response:
     # Paths of the console are open to all, but what is being asked is not.
     asker = server.gate.identify(request.scope["headers"])
     tenant = None if asker.operator else asker.tenant
-    state: EngineState = await server.ask("state", MOST_SHOWN + 1, tenant)
-    tally = server.link.tally if tenant is None else server.metrics.tally(tenant)
-    sums = {name: getattr(tally, name) for name in ("answers", "prompt", "cached", "output")}
+    state: EngineState = await server.state(MOST_SHOWN + 1, tenant)
+    links, facts = [each.link for each in server.engines], server.model(None).facts
+    tallies = [each.tally for each in links] if tenant is None else [server.metrics.tally(tenant)]
+    sums = {
+        name: sum(getattr(each, name) for each in tallies)
+        for name in ("answers", "prompt", "cached", "output")
+    }
     held, cached = state.held, state.cached
     cache = {"held": held, "cached": cached, "free": state.cache_tokens - held - cached}
     waiting, running = state.waiting, state.running
     return Json(
         {
-            "now": server.link.clock.now(),
+            "now": links[0].clock.now(),
             "models": server.models,
-            "policy": server.facts.policy,
-            "context": server.facts.context,
+            "policy": facts.policy,
+            "context": facts.context,
             "cache": {
                 "tokens": state.cache_tokens,
                 **(cache if tenant is None else dict.fromkeys(cache)),
             },
             "requests": {"open": waiting + running, "waiting": waiting, "running": running},
-            "tokens": {**sums, "total": tally.prompt + tally.output},
+            "tokens": {**sums, "total": sums["prompt"] + sums["output"]},
             "queries": [_query(each) for each in state.queries[:MOST_SHOWN]],
             "more": len(state.queries) > MOST_SHOWN,
         }
@@ -108,11 +95,5 @@ async def page(request: Request) -> Response:
 
 @router.get("/console/{name}", include_in_schema=False)
 async def part(name: str, request: Request) -> Response:
-    """What the page is made of. Raises HttpError for what is not a part of it."""
-    found = _FILES.get(name)
-    if found is None:
-        raise HttpError(404, f"The console has no file '{name}'.", "not_found")
-    headers = {**_HEADERS, "ETag": found.tag}
-    if request.headers.get("if-none-match") == found.tag:
-        return Response(status_code=304, headers=headers)
-    return Response(found.content, media_type=found.media_type, headers=headers)
+    """What the page is made of."""
+    return await _FILES.get_response(name, request.scope)

@@ -9,10 +9,11 @@ from fastapi import APIRouter
 from pydantic import Field
 from starlette.responses import Response
 
+from relquery.backends.local.asking import Piece
 from relquery.prompt import Answer
 from relquery.serve.body import NONE_OF, NOTHING, WHOLE, example
 from relquery.serve.document import errors, streamed
-from relquery.serve.errors import HttpError
+from relquery.serve.errors import bad_request
 from relquery.serve.openai.choices import (
     CompletionForm,
     Told,
@@ -31,7 +32,7 @@ from relquery.serve.openai.fields import (
     prompt_of,
     samplings,
 )
-from relquery.serve.server import Question, Scope, Server
+from relquery.serve.server import NamedModel, Question, Scope, Server
 from relquery.serve.tools import Reply, function_of, use_of
 from relquery.tools import Delta, Function, ToolUse
 
@@ -83,9 +84,7 @@ class ChatBody(Sampled):
     def told(self) -> int | None:
         """Log-probabilities, see Sampling. Raises HttpError."""
         if self.top_logprobs and not self.logprobs:
-            raise HttpError(
-                400, "top_logprobs needs logprobs = true.", "invalid_request", "top_logprobs"
-            )
+            raise bad_request("top_logprobs needs logprobs = true.", "top_logprobs")
         return (self.top_logprobs or 0) if self.logprobs else None
 
 
@@ -99,13 +98,13 @@ async def complete_chat(body: ChatBody, scope: Scope) -> Response:
 
 def read_chat(body: ChatBody, server: Server) -> Question:
     """What a chat asks for. Raises HttpError."""
-    adapter = server.adapter(body.model)
-    limit = body.max_completion_tokens or body.max_tokens or server.facts.context
+    model = server.model(body.model)
+    limit = body.max_completion_tokens or body.max_tokens or model.facts.context
     use = body.tool_use
     chosen = samplings(body, limit, form_of(body.response_format, use), body.told)
     prompt = prompt_of(body.messages, body.functions)
-    groups, places = choices_of([prompt], chosen, body.choices, adapter)
-    return Question(groups, _ChatForm(body, server, places, use), places)
+    groups, places = choices_of([prompt], chosen, body.choices, model)
+    return Question(groups, _ChatForm(body, model, places, use), places)
 
 
 class _ChatForm(CompletionForm):
@@ -115,10 +114,10 @@ class _ChatForm(CompletionForm):
         return super().head(kind) | {"service_tier": "default"}
 
     def __init__(
-        self, body: ChatBody, server: Server, places: Sequence[int], use: ToolUse | None
+        self, body: ChatBody, model: NamedModel, places: Sequence[int], use: ToolUse | None
     ) -> None:
-        super().__init__(body, server, places)
-        form = server.facts.calls
+        super().__init__(body, model, places)
+        form = model.facts.calls
         self._replies = [Reply(use, form, "call_") for _ in range(body.choices)]
 
     def choice(self, at: int, answer: Answer) -> dict[str, Any]:
@@ -138,13 +137,13 @@ class _ChatForm(CompletionForm):
     def first(self) -> dict[str, Any]:
         return {"delta": {"role": "assistant", "content": ""}, "logprobs": None}
 
-    def piece(self, at: int, text: str, told: Told | None) -> dict[str, Any] | None:
-        delta = self._delta(at, self._replies[at].take(text))
-        if told:
+    def piece(self, at: int, piece: Piece) -> dict[str, Any] | None:
+        delta = self._delta(at, self._replies[at].take(piece.text))
+        if piece.logprobs:
             delta.setdefault("content", "")
-        return {"delta": delta, "logprobs": self._told(told)} if delta else None
+        return {"delta": delta, "logprobs": self._told(piece.logprobs)} if delta else None
 
-    def last(self, at: int) -> dict[str, Any]:
+    def last(self, at: int, answer: Answer) -> dict[str, Any]:
         return {"delta": self._delta(at, self._replies[at].end()), "logprobs": None}
 
     def _delta(self, at: int, deltas: Sequence[Delta]) -> dict[str, Any]:

@@ -10,11 +10,12 @@ from codecs import getincrementaldecoder
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any
 
+from relquery.backends.local.asking import Piece
 from relquery.prompt import Answer, Finish, Prompt, Sampling, TokenLogprob
 from relquery.serve.errors import HttpError, unanswered
 from relquery.serve.openai.fields import Sampled
-from relquery.serve.server import Asked, Server
-from relquery.serve.streaming import AnswerStream, Part, event, failed_event
+from relquery.serve.server import Asked, NamedModel
+from relquery.serve.streaming import AnswerStream, event, failed_event
 
 LEAST = -9999.0
 """In place of the logarithm of 0, which JSON cannot tell."""
@@ -23,13 +24,13 @@ Told = Sequence[TokenLogprob]
 
 
 def choices_of(
-    prompts: Sequence[Prompt], samplings: Sequence[Sampling], n: int, adapter: str = ""
+    prompts: Sequence[Prompt], samplings: Sequence[Sampling], n: int, model: NamedModel
 ) -> tuple[list[Asked], list[int]]:
     """(groups, places), see Question. samplings: one for all n choices, or one for each."""
     if len(samplings) == 1:
         every = [each for each in prompts for _ in range(n)]
-        return [Asked(every, samplings[0], adapter)], [*range(len(every))]
-    groups = [Asked(list(prompts), sampling, adapter) for sampling in samplings]
+        return [Asked(every, samplings[0], model)], [*range(len(every))]
+    groups = [Asked(list(prompts), sampling, model) for sampling in samplings]
     return groups, [at * n + choice for choice in range(n) for at in range(len(prompts))]
 
 
@@ -39,8 +40,8 @@ class CompletionForm(ABC):
     kind, name, chunk = "cmpl", "text_completion", "text_completion"
     """How its ids begin, and what it and its events are called."""
 
-    def __init__(self, body: Sampled, server: Server, places: Sequence[int]) -> None:
-        self._body, self._server, self._places = body, server, places
+    def __init__(self, body: Sampled, model: NamedModel, places: Sequence[int]) -> None:
+        self._body, self._engine, self._places = body, model.engine, places
         self._spell: Spell = lambda _: b""
         self._id, self._created = f"{self.kind}-{secrets.token_hex(12)}", int(time.time())
 
@@ -53,16 +54,20 @@ class CompletionForm(ABC):
         return None
 
     @abstractmethod
-    def piece(self, at: int, text: str, told: Told | None) -> dict[str, Any] | None:
+    def piece(self, at: int, piece: Piece) -> dict[str, Any] | None:
         """What the event for a part of a choice has; None if there is none."""
 
     @abstractmethod
-    def last(self, at: int) -> dict[str, Any]:
+    def last(self, at: int, answer: Answer) -> dict[str, Any]:
         """What the last event of a choice has."""
 
     def finish(self, at: int, answer: Answer) -> str:
         """Why a choice has ended. Raises HttpError for one that could not be served."""
         return finish_of(answer)
+
+    def taken(self, answer: Answer) -> Answer:
+        """What of an answer was asked for."""
+        return answer
 
     def head(self, kind: str) -> dict[str, Any]:
         """The fields of an answer, and of each event."""
@@ -75,11 +80,8 @@ class CompletionForm(ABC):
         }
 
     async def whole(self, answers: list[Answer]) -> dict[str, Any]:
-        self._spell = await self._server.spell_all(
-            each
-            for answer in answers
-            for each in (*(answer.prompt_logprobs or ()), *(answer.logprobs or ()))
-        )
+        answers = list(map(self.taken, answers))
+        await self.learn(answers)
         choices = [
             {"index": at, **self.choice(at, answer), "finish_reason": self.finish(at, answer)}
             for at, answer in enumerate(answers)
@@ -107,19 +109,19 @@ class CompletionForm(ABC):
             else "".join(written(at, first, None) for at in range(self._body.choices))
         )
         while parts := await stream.some():
-            await self._learn(parts)
+            await self.learn([each for part in parts if (each := part.piece or part.answer)])
             chunk = [begun]
             begun = ""
             for part in parts:
                 place = self._places[part.at]
                 if part.piece is not None:
-                    found = self.piece(place, part.piece.text, part.piece.logprobs)
+                    found = self.piece(place, part.piece)
                     if found is not None:
                         chunk.append(written(place, found, None))
                 elif part.answer is not None:
-                    answers[place] = part.answer
-                    reason = self.finish(place, part.answer)
-                    chunk.append(written(place, self.last(place), reason))
+                    answer = answers[place] = self.taken(part.answer)
+                    reason = self.finish(place, answer)
+                    chunk.append(written(place, self.last(place, answer), reason))
             yield "".join(chunk).encode()
         if with_usage:
             usage = usage_of([answers[place] for place in sorted(answers)], self._body.choices)
@@ -129,10 +131,15 @@ class CompletionForm(ABC):
     def failed(self, error: HttpError) -> bytes:
         return failed_event(error)
 
-    async def _learn(self, parts: Iterable[Part]) -> None:
-        told = [each for part in parts if part.piece for each in part.piece.logprobs or ()]
+    async def learn(self, some: Sequence[Piece | Answer]) -> None:
+        """Ask the engine for all that is needed to show what has come."""
+        told: list[TokenLogprob] = []
+        for each in some:
+            about = each.begun if isinstance(each, Piece) else each
+            told += (about and about.prompt_logprobs) or ()
+            told += each.logprobs or ()
         if told:
-            self._spell = await self._server.spell_all(told)
+            self._spell = await self._engine.spell_all(told)
 
 
 def usage_of(answers: Iterable[Answer], choices: int = 1) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from fastapi import APIRouter
 from pydantic import Field
 from starlette.responses import Response
 
+from relquery.backends.local.asking import Begun, Piece
 from relquery.prompt import MOST_LOGPROBS, Answer, Finish, Prompt, Role, Span
 from relquery.serve.body import WHOLE, example
 from relquery.serve.document import errors, streamed
@@ -19,10 +20,11 @@ from relquery.serve.openai.choices import (
     PlainLogprobs,
     Told,
     choices_of,
+    finish_of,
     prompt_logprobs,
 )
 from relquery.serve.openai.fields import ACCEPTED, Sampled, samplings
-from relquery.serve.server import Question, Scope, Server
+from relquery.serve.server import NamedModel, Question, Scope, Server
 
 router = APIRouter(tags=["OpenAI"])
 MAX_TOKENS = 16
@@ -63,11 +65,9 @@ async def complete(body: CompletionBody, scope: Scope) -> Response:
 
 def read_completion(body: CompletionBody, server: Server) -> Question:
     """What is to be completed. Raises HttpError."""
-    adapter = server.adapter(body.model)
+    model = server.model(body.model)
     if body.best_of is not None and body.best_of != body.choices:
         raise not_supported("best_of", "Ask for n answers instead.")
-    if body.stream and (body.echo or body.prompt_logprobs is not None):
-        raise not_supported("stream", "With echo or prompt_logprobs, leave it out.")
     if body.max_tokens == 0 and not body.echo and body.prompt_logprobs is None:
         raise not_supported("max_tokens", "Without echo and prompt_logprobs, give at least 1.")
     limit = MAX_TOKENS if body.max_tokens is None else max(1, body.max_tokens)
@@ -75,8 +75,8 @@ def read_completion(body: CompletionBody, server: Server) -> Question:
         replace(each, prompt_logprobs=body.asked_of_prompt)
         for each in samplings(body, limit, logprobs=body.logprobs)
     ]
-    groups, places = choices_of(prompts_of(body.prompt), chosen, body.choices, adapter)
-    return Question(groups, _TextForm(body, server, places), places)
+    groups, places = choices_of(prompts_of(body.prompt), chosen, body.choices, model)
+    return Question(groups, _TextForm(body, model, places), places)
 
 
 def prompts_of(given: str | list[int] | list[str] | list[list[int]]) -> list[Prompt]:
@@ -95,51 +95,60 @@ def raw_prompt(given: str | list[int]) -> Prompt:
 
 
 class _TextForm(CompletionForm):
-    def __init__(self, body: CompletionBody, server: Server, places: Sequence[int]) -> None:
-        super().__init__(body, server, places)
-        self._asked = body
+    def __init__(self, body: CompletionBody, model: NamedModel, places: Sequence[int]) -> None:
+        super().__init__(body, model, places)
+        self._asked, self._echoed = body, list[str]()
         self._plain = [PlainLogprobs() for _ in places]
+        self._begun: set[int] = set()
 
-    async def whole(self, answers: list[Answer]) -> dict[str, Any]:
-        for at, each in enumerate(answers):  # a token that is refused has no text to echo
-            self.finish(at, each)
-        if self._asked.max_tokens == 0:  # the engine draws one token at least
-            answers = [_without_answer(each) for each in answers]
-        prompts = _many(self._asked.prompt) if self._asked.echo else []
+    async def learn(self, some: Sequence[Piece | Answer]) -> None:
+        await super().learn(some)
+        for each in some:
+            if isinstance(each, Answer):
+                finish_of(each)  # a token that is refused has no text to echo
+        if not self._asked.echo or self._echoed:
+            return
+        prompts = _many(self._asked.prompt)
         ids = [each for each in prompts if not isinstance(each, str)]
-        spell = await self._server.spell(token for each in ids for token in each)
+        spell = await self._engine.spell(token for each in ids for token in each)
         self._echoed = [
             each if isinstance(each, str) else b"".join(map(spell, each)).decode(errors="replace")
             for each in prompts
         ]
-        return await super().whole(answers)
+
+    def taken(self, answer: Answer) -> Answer:
+        """The engine draws one token at least."""
+        if self._asked.max_tokens != 0 or answer.finish in (Finish.ERROR, Finish.CANCELLED):
+            return answer
+        none = None if answer.logprobs is None else ()
+        empty = replace(answer, text="", finish=Finish.LENGTH, tokens=(), output_tokens=0)
+        return replace(empty, logprobs=none)
 
     def choice(self, at: int, answer: Answer) -> dict[str, Any]:
-        body, prompt = self._asked, answer.prompt_logprobs or ()
-        text, told = answer.text or "", answer.logprobs
-        opens = bool(body.echo and told is not None and prompt)
-        if body.echo:
-            text = self._echoed[at // body.choices] + text
-        shown = None
-        if told is not None:
-            told = (*prompt, *told) if opens else told
-            shown = self._plain[at].shown(told, self._spell, opens=opens)
+        return self._part(at, answer.text or "", answer.logprobs, answer)
+
+    def piece(self, at: int, piece: Piece) -> dict[str, Any]:
+        text, told = ("", ()) if self._asked.max_tokens == 0 else (piece.text, piece.logprobs)
+        return self._part(at, text, None if piece.logprobs is None else told, piece.begun)
+
+    def last(self, at: int, answer: Answer) -> dict[str, Any]:
+        return self._part(at, "", None, None if at in self._begun else answer)
+
+    def _part(
+        self, at: int, text: str, told: Told | None, begun: Answer | Begun | None
+    ) -> dict[str, Any]:
+        """A part of a choice. begun: of the first one, what is known of the prompt."""
+        body, opens = self._asked, False
+        prompt = (begun and begun.prompt_logprobs) or ()
+        if begun is not None:
+            self._begun.add(at)
+            if body.echo:
+                text = self._echoed[at // body.choices] + text
+                opens = bool(prompt) and body.logprobs is not None
+        if opens:
+            told = (*prompt, *(told or ()))
+        shown = None if told is None else self._plain[at].shown(told, self._spell, opens=opens)
         found: dict[str, Any] = {"text": text, "logprobs": shown}
-        if body.prompt_logprobs is not None:
+        if begun is not None and body.prompt_logprobs is not None:
             found["prompt_logprobs"] = prompt_logprobs(prompt, self._spell)
         return found
-
-    def piece(self, at: int, text: str, told: Told | None) -> dict[str, Any]:
-        shown = None if told is None else self._plain[at].shown(told, self._spell)
-        return {"text": text, "logprobs": shown}
-
-    def last(self, at: int) -> dict[str, Any]:
-        return self.piece(at, "", None)
-
-
-def _without_answer(answer: Answer) -> Answer:
-    """What was asked for no token of an answer."""
-    if answer.finish in (Finish.ERROR, Finish.CANCELLED):
-        return answer
-    none = None if answer.logprobs is None else ()
-    return replace(answer, text="", finish=Finish.LENGTH, tokens=(), output_tokens=0, logprobs=none)

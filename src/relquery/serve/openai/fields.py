@@ -24,7 +24,7 @@ from relquery.serve.body import (
     Inner,
     Integer,
 )
-from relquery.serve.errors import HttpError, not_supported
+from relquery.serve.errors import bad_request, not_supported
 from relquery.serve.tools import arguments_of, only
 from relquery.tools import Function, ToolCall, ToolResult, Tools, ToolUse
 
@@ -197,7 +197,7 @@ def samplings(
             for seed in _seeds(body, temperature)
         ]
     except ConfigError as error:
-        raise HttpError(400, str(error), "invalid_request") from error
+        raise bad_request(str(error)) from error
     if form.schema is not None and body.stops:
         raise not_supported("stop", "Answers under a schema end with their JSON; leave it out.")
     return found
@@ -219,11 +219,9 @@ def _one_form(form: AnswerForm, given: StructuredOutputs | None) -> AnswerForm:
         if given.json_object:
             found.append(AnswerForm(grammar=_ANY_OBJECT))
     if len(found) > 1:
-        raise HttpError(
-            400,
+        raise bad_request(
             "The form of the answer is given twice: of response_format, tools and each field of "
             "structured_outputs, one may be given.",
-            "invalid_request",
             "structured_outputs",
         )
     return found[0] if found else form
@@ -237,7 +235,7 @@ def _read(name: str, read: Callable[[str], str], text: str) -> str:
         found = read(text)
     except Exception as error:  # the library raises nothing narrower
         message = f"structured_outputs.{name} cannot be read: {error}"
-        raise HttpError(400, message, "invalid_request", "structured_outputs") from error
+        raise bad_request(message, "structured_outputs") from error
     return f"start: /{found}/" if name == "regex" else str(found)
 
 
@@ -394,12 +392,7 @@ def prompt_of(messages: Sequence[ChatMessage], functions: Sequence[Function] = (
     names: dict[str, str] = {}
     for message in messages:
         if message.content is None and message.role != "assistant":
-            raise HttpError(
-                400,
-                "Only the assistant may say nothing: give content.",
-                "invalid_request",
-                "messages",
-            )
+            raise bad_request("Only the assistant may say nothing: give content.", "messages")
         if message.tool_call_id is not None:
             name = names.get(message.tool_call_id, "")
             told = ToolResult(message.tool_call_id, name, "".join(message.texts))
@@ -416,5 +409,5 @@ def prompt_of(messages: Sequence[ChatMessage], functions: Sequence[Function] = (
     if functions:
         spans.insert(0, Span(Tools(tuple(functions)), Role.SYSTEM))
     if not any(span.content for span in spans[bool(functions) :]):
-        raise HttpError(400, "The messages contain no text.", "invalid_request", "messages")
+        raise bad_request("The messages contain no text.", "messages")
     return tuple(spans)

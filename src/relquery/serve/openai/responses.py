@@ -34,7 +34,7 @@ from relquery.serve.openai.fields import (
     prompt_of,
     samplings,
 )
-from relquery.serve.server import Asked, Question, Scope, Server
+from relquery.serve.server import Asked, NamedModel, Question, Scope, Server
 from relquery.serve.streaming import AnswerStream, event
 from relquery.serve.tools import Reply, function_of, only, use_of
 from relquery.tools import Delta, Function, ToolUse
@@ -193,10 +193,10 @@ class ResponseBody(Body):
         choice = given.name if isinstance(given, NamedChoice) else given or "auto"
         return use_of(self.functions, choice, parallel=self.parallel_tool_calls is not False)
 
-    def sampling(self, server: Server) -> Sampling:
+    def sampling(self, model: NamedModel) -> Sampling:
         """How the answer is chosen. Raises HttpError."""
         shared = Sampled(model=self.model, temperature=self.temperature, top_p=self.top_p)
-        limit = self.max_output_tokens or server.facts.context
+        limit = self.max_output_tokens or model.facts.context
         form = form_of(self.text.format if self.text else None, self.tool_use)
         (found,) = samplings(shared, limit, form)
         return found
@@ -231,18 +231,18 @@ async def respond(body: ResponseBody, scope: Scope) -> Response:
 
 def read_response(body: ResponseBody, server: Server) -> Question:
     """What an input asks for. Raises HttpError."""
-    adapter = server.adapter(body.model)
-    asked = Asked([body.prompt], body.sampling(server), adapter)
-    return Question([asked], _ResponseForm(body, server))
+    model = server.model(body.model)
+    asked = Asked([body.prompt], body.sampling(model), model)
+    return Question([asked], _ResponseForm(body, model))
 
 
 class _ResponseForm:
     """One response in OpenAI's form. See Form."""
 
-    def __init__(self, body: ResponseBody, server: Server) -> None:
+    def __init__(self, body: ResponseBody, model: NamedModel) -> None:
         self._body, self._numbers = body, count()
         self._id, self._created = f"resp_{secrets.token_hex(24)}", int(time.time())
-        self._reply = Reply(body.tool_use, server.facts.calls, "call_")
+        self._reply = Reply(body.tool_use, model.facts.calls, "call_")
         self._output: list[Json] = []
         """Items so far; the last one may be open."""
 

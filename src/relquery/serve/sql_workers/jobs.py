@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
 
-from relquery.backends.base import Backend, Insight, LazyBackend
+from relquery.backends.service.client import EngineClient
 from relquery.connection import Connection
 from relquery.errors import QueryError
 from relquery.ir.spnl.read import WireQuery
-from relquery.prompt import Prompt, Sampling
-from relquery.serve.errors import HttpError
+from relquery.prompt import Prompt
+from relquery.serve.errors import bad_request
 from relquery.serve.sql_workers.reading import check_reads
 from relquery.serve.sql_workers.results import Answered
-from relquery.serve.sql_workers.worker import Desk
+from relquery.serve.sql_workers.tables import Desk
+from relquery.serve.sql_workers.work import Execute, Explain, Job, Statement
 from relquery.serve.values import plain, to_json
 from relquery.spans.corpus import passages
 from relquery.spans.result import SpanResult
@@ -25,93 +26,71 @@ PART = 256 << 10
 _PAUSE = 0.1  # seconds between two events of a stage
 
 
-@dataclass(frozen=True, slots=True)
-class Explain:
-    """Gives the text and the rows of an explanation. params, options: of Connection.explain."""
+def done(job: Job, desk: Desk) -> Any:
+    """What a job gives.
 
-    query: str
-    params: Any
-    options: Mapping[str, Any]
-
-    def __call__(self, desk: Desk) -> tuple[str, list[dict[str, Any]]]:
-        """Raises HttpError for a statement that may not be run."""
-        check_reads(self.query, desk.connection.database, desk.tables.all)
-        found = desk.connection.explain(self.query, self.params, **self.options)
-        return str(found), plain(found.arrow().to_pylist())
-
-
-@dataclass(frozen=True, slots=True)
-class Execute:
-    """Answers a span query, which may search the tables and the documents that came with it."""
-
-    query: WireQuery
-
-    def __call__(self, desk: Desk) -> SpanResult:
-        """Raises QueryError, and RequestError if a generation fails."""
-        corpora = {}
-        for name, content in self.query.documents.items():
-            if not isinstance(content, str):
-                raise QueryError(f"The document '{name}' must be text.")
-            corpora[name] = passages(content)
-        for effect in self.query.effects:
-            desk.connection.run(effect)
-        return desk.connection.run(self.query.node, corpora=corpora)
-
-
-@dataclass(frozen=True, slots=True)
-class Statement:
-    """Runs a statement, and tells its result in parts; of a stream lines of JSON, with progress.
-    params, options: of Connection.sql.
+    Raises HttpError for a statement that may not be run, QueryError, and RequestError if a
+    generation fails.
     """
+    match job:
+        case Execute(query):
+            return _execute(query, desk)
+        case Explain(query, params, options):
+            check_reads(query, desk.connection.database, desk.tables.all)
+            found = desk.connection.explain(query, params, **options)
+            return str(found), plain(found.arrow().to_pylist())
+        case Statement():
+            return _run(job, desk)
 
-    query: str
-    params: Any
-    options: Mapping[str, Any]
-    form: Literal["json", "arrow", "stream"]
-    max_calls: int | None = None
-    """Calls that it may ask at most."""
-    rows: int | None = None
-    """Rows that are told at most."""
 
-    def __call__(self, desk: Desk) -> None:
-        """Raises HttpError for a statement that may not be run."""
-        text = check_reads(self.query, desk.connection.database, desk.tables.all)
-        connection = desk.connection
-        # EXPLAIN ANALYZE looks at what goes into its ledger, which must be its own.
-        if text.analyzes:
-            connection = replace(connection, ledger=None)
-        if self.options.get("record"):
-            connection = replace(connection, backend=_Recorded(connection.backend))
-        if self.max_calls is not None:
-            self._check_calls(connection, self.max_calls)
-        answered = self._answered(connection, desk)
-        if self.form == "stream":
-            for each in answered.lines():
-                desk.tell(_line(each))
-            return
-        content = answered.arrow() if self.form == "arrow" else answered.whole()
-        for start in range(0, len(content), PART):
-            desk.tell(content[start : start + PART])
+def _execute(query: WireQuery, desk: Desk) -> SpanResult:
+    corpora = {}
+    for name, content in query.documents.items():
+        if not isinstance(content, str):
+            raise QueryError(f"The document '{name}' must be text.")
+        corpora[name] = passages(content)
+    for effect in query.effects:
+        desk.connection.run(effect)
+    return desk.connection.run(query.node, corpora=corpora)
 
-    def _answered(self, connection: Connection, desk: Desk) -> Answered:
-        progress = _Progress(desk.tell) if self.form == "stream" else False
-        result = connection.sql(self.query, self.params, progress=progress, **self.options)
-        return Answered.of(result, connection, self.rows)
 
-    def _check_calls(self, connection: Connection, most: int) -> None:
-        options = {k: v for k, v in self.options.items() if k not in ("on_error", "record")}
-        explained = connection.explain(self.query, self.params, **options)
-        calls = [each.calls for each in explained.calls]
-        known = [each for each in calls if each is not None]
-        if len(known) < len(calls) or sum(known) > most:
-            many = f"up to {sum(known):,}" if len(known) == len(calls) else "an unknown number of"
-            raise HttpError(
-                400,
-                f"The statement may make {many} calls of the model; at most {most:,} are allowed. "
-                "Read fewer rows, or allow more calls.",
-                "too_many_calls",
-                "max_calls",
-            )
+def _run(job: Statement, desk: Desk) -> None:
+    """Run a statement, and tell its result."""
+    text = check_reads(job.query, desk.connection.database, desk.tables.all)
+    connection = desk.connection
+    # EXPLAIN ANALYZE looks at what goes into its ledger, which must be its own.
+    if text.analyzes:
+        connection = replace(connection, ledger=None)
+    if job.options.get("record") and isinstance(asked := connection.backend, EngineClient):
+        who = asked.tenant, asked.declared, asked.adapter
+        connection = replace(connection, backend=_Recorded(asked.serving, asked.facts, *who))
+    if job.max_calls is not None:
+        _check_calls(job, connection, job.max_calls)
+    progress = _Progress(desk.tell) if job.form == "stream" else False
+    result = connection.sql(job.query, job.params, progress=progress, **job.options)
+    answered = Answered.of(result, connection, job.rows)
+    if job.form == "stream":
+        for each in answered.lines():
+            desk.tell(_line(each))
+        return
+    content = answered.arrow() if job.form == "arrow" else answered.whole()
+    for start in range(0, len(content), PART):
+        desk.tell(content[start : start + PART])
+
+
+def _check_calls(job: Statement, connection: Connection, most: int) -> None:
+    options = {k: v for k, v in job.options.items() if k not in ("on_error", "record")}
+    explained = connection.explain(job.query, job.params, **options)
+    calls = [each.calls for each in explained.calls]
+    known = [each for each in calls if each is not None]
+    if len(known) < len(calls) or sum(known) > most:
+        many = f"up to {sum(known):,}" if len(known) == len(calls) else "an unknown number of"
+        raise bad_request(
+            f"The statement may make {many} calls of the model; at most {most:,} are allowed. "
+            "Read fewer rows, or allow more calls.",
+            "max_calls",
+            "too_many_calls",
+        )
 
 
 def _line(value: Mapping[str, Any]) -> bytes:
@@ -135,34 +114,15 @@ class _Progress:
             self._tell(_line(event))
 
 
-class _Recorded(LazyBackend):
+class _Recorded(EngineClient):
     """Does not tell the tokens of single prompts.
 
     A recording would ask for them some ten times for each prompt, each time between two steps of an
     engine that serves others. It estimates how much text was reused instead.
     """
 
-    def __init__(self, backend: Backend) -> None:
-        super().__init__(lambda: backend)
+    def runs(self, prompt: Prompt) -> None:
+        return None
 
-    @property
-    def insight(self) -> Insight:
-        return _Counts(super().insight)
-
-
-class _Counts(Insight):
-    """What is told of many prompts at once."""
-
-    def __init__(self, whole: Insight) -> None:
-        self._whole = whole
-
-    def one_pass(self, sampling: Sampling) -> bool | None:
-        return self._whole.one_pass(sampling)
-
-    def prompt_tokens(self, prompts: Sequence[Prompt], sampling: Sampling) -> list[int] | None:
-        return self._whole.prompt_tokens(prompts, sampling)
-
-    def predict(
-        self, prompt_tokens: Sequence[int], sampling: Sampling, cached: int = 0
-    ) -> float | None:
-        return self._whole.predict(prompt_tokens, sampling, cached)
+    def inspect(self, prompt: Prompt) -> None:
+        return None

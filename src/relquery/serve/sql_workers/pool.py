@@ -18,7 +18,7 @@ from threading import Lock
 from relquery.backends.remote.process import receive
 from relquery.errors import ConfigError
 from relquery.serve.settings import ServeConfig
-from relquery.serve.sql_workers.tables import Table
+from relquery.serve.sql_workers.work import Table
 from relquery.serve.sql_workers.zygote import FORK, zygote
 
 _LOG = logging.getLogger(__name__)
@@ -82,11 +82,12 @@ class Pool:
         with self._lock:
             return self._await_tables()
 
-    def take(self) -> Worker:
-        """A worker, of which the caller says when it is not needed any more. Raises EOFError or
-        OSError once the pool is closed."""
+    def take(self, *, reserved: bool) -> Worker:
+        """A worker, of which the caller says when it is not needed any more. reserved: whether it
+        may be the last one that is ready. Raises EOFError or OSError once the pool is closed."""
         with self._lock:
-            worker = self._warm.popleft() if self._warm else self._forked()
+            is_ready = len(self._warm) > (not reserved)
+            worker = self._warm.popleft() if is_ready else self._forked()
             process = self._process
         try:  # others need not wait until it is forked
             (worker.number,) = receive(worker.pipe)
@@ -116,6 +117,8 @@ class Pool:
         with self._lock:
             self._closed = True
             self._control.close()
+            if self._tables is None:
+                self._process.kill()  # it would read them to the end
         for worker in self._warm:
             worker.pipe.close()
         self._process.join()

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from relquery.errors import did_you_mean
-from relquery.serve.errors import HttpError
-from relquery.serve.sql_workers.tables import Table
+from relquery.serve.errors import HttpError, bad_request
+from relquery.serve.sql_workers.work import Table
 from relquery.sql import names as ours
 from relquery.sql.host.database import Database
 from relquery.sql.parser.statements import Text, split
@@ -111,11 +111,10 @@ class _Checking:
             known = sorted(name for schema, name in self._tables if schema == "main")
             hint = did_you_mean(lower[-1] if lower else "", known)
             listing = ", ".join(known) or "none"
-            raise HttpError(
-                400,
+            raise bad_request(
                 f"The table '{'.'.join(map(str, path))}' does not exist. Tables: {listing}.{hint}",
-                "unknown_table",
                 "query",
+                "unknown_table",
             )
 
 

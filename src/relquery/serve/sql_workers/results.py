@@ -6,11 +6,9 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import pyarrow as pa
-
 from relquery.connection import Connection
 from relquery.report import Report
-from relquery.serve.values import plain, to_json
+from relquery.serve.values import plain, to_arrow, to_json
 from relquery.sql.record import Recording, Sent
 from relquery.sql.result import Result, RowError
 
@@ -74,13 +72,7 @@ class Answered:
 
     def arrow(self) -> bytes:
         """The rows as an Arrow IPC stream, whose schema has the report and the errors."""
-        about = {"relquery.report": to_json(self.report), "relquery.errors": to_json(self.errors)}
-        table = self.result.table.replace_schema_metadata(about)
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, table.schema) as stream:
-            stream.write_table(table)
-        content: bytes = sink.getvalue().to_pybytes()
-        return content
+        return to_arrow(self.result.table, report=self.report, errors=self.errors)
 
     @property
     def report(self) -> dict[str, Any]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import duckdb
 
+from relquery.connection import Connection
 from relquery.demo.files import table_path
 from relquery.errors import ConfigError
+from relquery.serve.sql_workers.work import Table
 from relquery.sql import tables as hosts
 from relquery.sql.host.database import Database
 from relquery.sql.names import quoted, quoted_text
@@ -17,19 +19,6 @@ from relquery.sql.names import quoted, quoted_text
 _DEMO = "demo:"
 _FILE = "file_of_a_table"
 """What a file is called while its tables are read."""
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A registered table. schema: "main", or the name of the DuckDB file that it comes from.
-
-    columns: names and types.
-    """
-
-    schema: str
-    name: str
-    columns: tuple[tuple[str, str], ...]
-    rows: int
 
 
 class Tables:
@@ -85,6 +74,17 @@ class Tables:
     def close(self) -> None:
         """Free the tables."""
         self.connection.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """What a job has."""
+
+    connection: Connection
+    """Over the tables, with the tenant's answers."""
+    tables: Tables
+    tell: Callable[[Any], None]
+    """Says something to whoever reads; waits while they are behind."""
 
 
 _LOCKED = (

@@ -6,13 +6,14 @@ import ctypes
 import os
 import resource
 import signal
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import replace
 from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
-from threading import Lock, Timer
-from typing import Any, NamedTuple, NoReturn
+from threading import Lock, Thread
+from typing import Any, NoReturn
 
 import duckdb
 
@@ -28,16 +29,14 @@ from relquery.backends.remote.process import (
     send_events,
 )
 from relquery.backends.service.client import EngineClient, Facts
-from relquery.connection import Connection, connect
-from relquery.engine.requests.declared import Declared
-from relquery.errors import QueryError
-from relquery.ledger import AnswerStore
-from relquery.ledger.claims import Held
-from relquery.ledger.facts import Fact
-from relquery.ledger.keys import Keys
-from relquery.prompt import Answer
-from relquery.serve.errors import HttpError
-from relquery.serve.sql_workers.tables import Tables
+from relquery.connection import connect
+from relquery.errors import ConfigError, QueryError
+from relquery.ledger import Ledger
+from relquery.serve.errors import bad_request
+from relquery.serve.sql_workers.jobs import done
+from relquery.serve.sql_workers.portions import PortionedEngine
+from relquery.serve.sql_workers.tables import Desk, Tables
+from relquery.serve.sql_workers.work import Statement, Work
 from relquery.sql.exchange.arrow import Most
 from relquery.sql.executor.models import Models
 from relquery.sql.retrieval.functions import install_count
@@ -46,42 +45,17 @@ MOST_READ = Most(cells=5_000_000, bytes=256 << 20)
 """Of one result, and of what a statement asks the model about."""
 MOST_THREADS = 4
 """Of DuckDB, for one statement."""
-_LONG = 0.2  # seconds after which a statement lets all others go first
-_NICE = 10
+_LONG = 0.2  # seconds of a processor after which a statement lets all others go first
+_LOOK = 0.05  # seconds between two looks at what it has taken
+_NICE = 15
 _ARENAS = -8  # M_ARENA_MAX of malloc: each arena takes 64 MiB of the address space
+_FIRST = "SELECT LLM('', a) FROM (SELECT 1 AS a WHERE false)"
 _FIRST_TO_END = "1000"  # when the machine has no memory left
 _NO_MEMORY = ("Out of Memory", "bad allocation", "bad_alloc", "Allocation failure", "allocate")
 
 
-class Work(NamedTuple):
-    """What a worker is to do, once. Sent to it first; it says what comes of it by a Replied."""
-
-    job: Job
-    facts: Facts
-    tenant: str
-    declared: Declared | None
-    adapter: str
-
-
-@dataclass(frozen=True, slots=True)
-class Desk:
-    """What a job has."""
-
-    connection: Connection
-    """Over the tables, with the tenant's answers."""
-    tables: Tables
-    tell: Callable[[Any], None]
-    """Says something to whoever reads; waits while they are behind."""
-    called: tuple[str, ...] = ()
-    """By which clients call the model."""
-
-
-Job = Callable[[Desk], Any]
-"""What a worker does. It is pickled."""
-
-
 def prepared(files: Mapping[str, str], memory: str, indexes: str) -> Desk:
-    """What workers begin with: a connection to the tables.
+    """What workers begin with: a connection to the tables, and all that statements need is loaded.
 
     files, memory: see Tables. indexes: folder for those of searched tables.
     """
@@ -89,7 +63,10 @@ def prepared(files: Mapping[str, str], memory: str, indexes: str) -> Desk:
     tables = Tables(files, memory, connection.database)
     database = replace(connection.database, most=MOST_READ)
     connection = replace(connection, database=database)
-    return Desk(connection, tables, lambda event: None)
+    desk = Desk(connection, tables, lambda event: None)
+    done(Statement(_FIRST, None, {}, "json"), desk)
+    tables.rest()
+    return desk
 
 
 def serve_one(pipe: Pipe, desk: Desk) -> NoReturn:
@@ -101,9 +78,10 @@ def serve_one(pipe: Pipe, desk: Desk) -> NoReturn:
         send(pipe, [os.getpid()])
         (work,) = receive(pipe)
         os.setpgid(0, 0)
-        waiting = Timer(_LONG, _give_way)
-        waiting.daemon = True
-        waiting.start()
+        usual = os.getpriority(os.PRIO_PROCESS, 0)
+        if work.gives_way:
+            _give_way(usual + _NICE // 2)
+        Thread(target=_give_way_later, args=(usual + _NICE,), daemon=True).start()
         send_events(pipe, [_done(work, pipe, desk)])
     except (EOFError, OSError):
         pass  # nobody is left to be told
@@ -124,42 +102,56 @@ def _limit(memory: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def _give_way() -> None:
+def _give_way(niceness: int) -> None:
     """Let other processes go first. All threads of the process group do."""
-    before = os.getpriority(os.PRIO_PROCESS, 0)
-    os.setpriority(os.PRIO_PGRP, 0, before + _NICE)
+    os.setpriority(os.PRIO_PGRP, 0, niceness)
+
+
+def _give_way_later(niceness: int) -> None:
+    """The same once the statement has taken much of the processor, however long that took."""
+    while time.process_time() < _LONG:
+        time.sleep(_LOOK)
+    _give_way(niceness)
 
 
 def _done(work: Work, pipe: Pipe, desk: Desk) -> Replied:
     server = _Server(pipe, work.facts)
     link = Link(work.facts.name, {}, process=server)
+    engine = PortionedEngine(link, work.window, work.most)
     try:
-        backend = EngineClient(link, work.facts, work.tenant, work.declared, work.adapter)
-        answers: Any = _Answers(link)
-        called = (work.adapter,) if work.adapter else (*desk.called, backend.name)
+        backend = EngineClient(engine, work.facts, work.tenant, work.declared, work.adapter)
         config = replace(desk.connection.config, form=default_form(backend.name))
-        asks = {"backend": backend, "models": _offered(*called), "ledger": answers}
-        connection = replace(desk.connection, config=config, **asks)
-        install_count(connection.database, backend)
-        return Replied(0, work.job(Desk(connection, desk.tables, server.tell)))
+        asks = {"backend": backend, "models": _offered(*work.called, backend.name)}
+        with closing(_ledger(work.answers)) as ledger:
+            connection = replace(desk.connection, config=config, ledger=ledger, **asks)
+            install_count(connection.database, backend)
+            return Replied(0, done(work.job, Desk(connection, desk.tables, server.tell)))
     except BaseException as error:
         return Replied(0, None, _meaning(error, desk.tables))
+
+
+def _ledger(path: Path) -> Ledger:
+    """A file of answers, used as one in memory is: nobody waits for what others are asking. One in
+    memory where the disk has no room."""
+    try:
+        return replace(Ledger.open(path), path=None)
+    except ConfigError:
+        return Ledger.open()
 
 
 def _meaning(error: BaseException, tables: Tables) -> BaseException:
     lacks = isinstance(error, MemoryError | duckdb.OutOfMemoryException)
     if lacks or (isinstance(error, QueryError) and any(each in str(error) for each in _NO_MEMORY)):
-        return HttpError(
-            400,
+        return bad_request(
             f"The statement needs more memory than the {tables.size} that the tables and one "
             "statement may take. Read fewer rows or columns, or make smaller values. Whoever runs "
             "the server can allow more: --sql-memory.",
-            "memory_exceeded",
             "query",
+            "memory_exceeded",
         )
     if isinstance(error, RecursionError):
         deep = "The statement is nested too deeply. Write it with fewer parts in one another."
-        return HttpError(400, deep, "too_deep", "query")
+        return bad_request(deep, "query", "too_deep")
     return error
 
 
@@ -219,32 +211,3 @@ class _Server(EngineProcess):
 
     def close(self) -> None:
         """The server goes on."""
-
-
-class _Answers(AnswerStore):
-    """The answers that the server keeps of the tenant; see Ledger."""
-
-    may_be_older = False
-    path = None
-    claims = None
-
-    def __init__(self, link: Link) -> None:
-        self._link = link
-
-    @property
-    def has_answers(self) -> bool:
-        return bool(self._link.ask("ledger.has_answers"))
-
-    def find(self, keys: Keys) -> dict[int, Answer]:
-        found: dict[int, Answer] = self._link.ask("ledger.find", keys)
-        return found
-
-    def put(
-        self,
-        answers: Iterable[tuple[bytes, Answer]],
-        *,
-        are_new: bool = True,
-        facts: Sequence[Fact] = (),
-        claims: Sequence[Held] = (),
-    ) -> None:
-        self._link.ask("ledger.put", list(answers), are_new)

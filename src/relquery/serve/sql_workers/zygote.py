@@ -25,7 +25,6 @@ FORK = 0
 """In place of a worker's number, which says that it is to be reaped: another one is wanted, and the
 server's end of its pipe follows."""
 _SOON = 0.02  # seconds until it is looked again whether a killed worker has ended
-_FIRST = "SELECT LLM('', a) FROM (SELECT 1 AS a WHERE false)"
 _ALONE = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
@@ -40,16 +39,13 @@ def zygote(control: Connection, config: ServeConfig, indexes: str) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     os.environ.update(dict.fromkeys(_ALONE, "1"))
     sys.set_int_max_str_digits(0)  # a worker that takes long is killed
-    from relquery.serve.sql_workers import jobs, worker
+    from relquery.serve.sql_workers import worker
 
     set_up(config.log, config.log_level)
     for kind in (PartialResultWarning, OrderWarning, PromptWarning):
         warnings.simplefilter("ignore", kind)  # those who ask are told in their answers
     try:
         desk = worker.prepared(config.tables, config.sql_memory, indexes)
-        desk = replace(desk, called=config.called)
-        jobs.Statement(_FIRST, None, {}, "json")(desk)  # loads what statements need
-        desk.tables.rest()
     except Exception as error:
         send_events(control, [Replied(0, None, error)])
         return

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, ParamSpec, TypeVar
 
-from relquery.serve.errors import FULL, HttpError, as_http
+from relquery.serve.errors import FULL, HttpError, as_http, bad_request
 
 _LOG = logging.getLogger(__name__)
 _P = ParamSpec("_P")
@@ -23,6 +23,10 @@ MOST_FILES = 1_000
 """Of one tenant."""
 MOST_BYTES = 4 << 30
 """Of all files of one tenant."""
+MOST_TEXT = 8 << 20
+"""Bytes of a file that is a part of a prompt."""
+HIDDEN = "message_batch"
+"""The purpose of files that clients read through the batch that they belong to."""
 ROOM_PAUSE = 1.0
 """Seconds between two tries on a full disk."""
 
@@ -122,6 +126,8 @@ class StoredFile:
     """Its size."""
     created_at: int
     """Seconds since 1970."""
+    mime_type: str = ""
+    """As its client has told it."""
 
 
 class Files:
@@ -151,6 +157,10 @@ class Files:
         """Where the content lies. known: an id that was made here."""
         return self._folder.path / f"{known}.content"
 
+    def listed(self, tenant: str) -> list[StoredFile]:
+        """Those of a tenant's files that it may see in lists, the latest last."""
+        return [each for each in self.of(tenant) if each.purpose != HIDDEN]
+
     def of(self, tenant: str) -> list[StoredFile]:
         """A tenant's files, the latest last."""
         return [each for each in self._known.values() if each.tenant == tenant]
@@ -162,22 +172,33 @@ class Files:
             raise HttpError(404, f"No such File object: {name}", "not_found", "id")
         return found
 
+    def text(self, name: str, tenant: str) -> str:
+        """The content of a tenant's file. Waits for the disk. Raises HttpError for what is none."""
+        file = self.find(name, tenant)
+        if file.bytes > MOST_TEXT:
+            message = f"The file {name} has {file.bytes:,} bytes; a text may have {MOST_TEXT:,}."
+            raise bad_request(message, "messages", "too_large")
+        try:
+            return self.path(name).read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            message = f"The file {name} is not text in UTF-8, which alone can be read here."
+            raise bad_request(message, "messages") from None
+
     async def upload(
-        self, source: BinaryIO, filename: str, purpose: str, tenant: str
+        self, source: BinaryIO, filename: str, purpose: str, tenant: str, mime_type: str = ""
     ) -> StoredFile:
         """Keep a copy of what a client has sent. Raises HttpError if it has too much already."""
         there = self.of(tenant)
         if len(there) >= MOST_FILES or sum(each.bytes for each in there) >= MOST_BYTES:
-            raise HttpError(
-                400,
+            raise bad_request(
                 f"There are {len(there):,} files, which is all that the server keeps for one "
                 "user. Delete files that are no longer needed.",
-                "too_many_files",
+                code="too_many_files",
             )
         name = self.new_id()
         try:
             await to_its_end(_copy, source, self.path(name))
-            found = self._described(name, filename, purpose, tenant)
+            found = self._described(name, filename, purpose, tenant, mime_type)
             await to_its_end(self._folder.save, name, asdict(found))
         except BaseException:  # the client has left, or the disk is full
             self._remove(name)
@@ -185,20 +206,22 @@ class Files:
         self._known[name] = found
         return found
 
-    async def adopt(self, name: str, filename: str, tenant: str) -> None:
+    async def adopt(self, name: str, filename: str, tenant: str, purpose: str) -> None:
         """Make a file known that a batch has written, once the disk has room for that."""
-        found = self._described(name, filename, "batch_output", tenant)
+        found = self._described(name, filename, purpose, tenant)
         await once_there_is_room(self._folder.save, name, asdict(found))
         self._known[name] = found
 
-    async def delete(self, file: StoredFile) -> None:
-        """Remove a file and its content."""
-        self._known.pop(file.id, None)
-        await to_its_end(self._remove, file.id)
+    async def delete(self, name: str) -> None:
+        """Remove a file and its content, if there is one."""
+        self._known.pop(name, None)
+        await to_its_end(self._remove, name)
 
-    def _described(self, name: str, filename: str, purpose: str, tenant: str) -> StoredFile:
+    def _described(
+        self, name: str, filename: str, purpose: str, tenant: str, mime_type: str = ""
+    ) -> StoredFile:
         size = self.path(name).stat().st_size
-        return StoredFile(name, tenant, filename, purpose, size, int(time.time()))
+        return StoredFile(name, tenant, filename, purpose, size, int(time.time()), mime_type)
 
     def _remove(self, name: str) -> None:
         self._folder.delete(name)
