@@ -39,9 +39,7 @@ class Statements:
         self._running: Counter[str] = Counter()
         self._lock = Lock()
 
-    def run(
-        self, job: Job, backend: EngineClient, called: tuple[str, ...], task: Task[Any]
-    ) -> Any:
+    def run(self, job: Job, backend: EngineClient, called: tuple[str, ...], task: Task[Any]) -> Any:
         """What a job gives. Raises what it raises, and HttpError if its process ends on the way.
 
         backend: whom it may ask. called: its model's names. task: ends it, and tells what it says.

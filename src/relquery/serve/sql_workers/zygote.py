@@ -12,7 +12,6 @@ import signal
 import sys
 import warnings
 from contextlib import suppress
-from dataclasses import replace
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle
 
