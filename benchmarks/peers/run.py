@@ -8,15 +8,16 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from benchmarks.peers.environments import Side
 from benchmarks.peers.programs.job import Job
-from benchmarks.peers.standin.provider import Counts, Row
-from benchmarks.peers.standin.server import Standin, serving
+from benchmarks.peers.provider import Counts, Row, TableProvider
 from benchmarks.peers.tasks import GROWTH, Course, Task, right, write
+from benchmarks.standin.server import started, until
 from relquery.errors import RelqueryError
 
 ROOT = Path(__file__).parents[2]
@@ -58,7 +59,7 @@ class _Bench:
     folder: Path
     printed: list[dict[str, Any]] = field(default_factory=list)
 
-    def job(self, standin: Standin, rows: Sequence[Row], name: str, *, stored: bool) -> Job:
+    def job(self, standin: TableProvider, rows: Sequence[Row], name: str, *, stored: bool) -> Job:
         table = self.folder / name
         if not table.exists():
             write(rows, table)
@@ -112,39 +113,41 @@ def measure(side: Side, task: Task, rows: Sequence[Row]) -> Measured:
 
 
 def _once(bench: _Bench, rows: Sequence[Row]) -> Measured:
-    with serving(bench.task.provider(rows)) as standin:
+    with started(bench.task.provider(rows)) as standin:
         bench.finish(bench.start(bench.job(standin, rows, "table", stored=False)))
-        return _measured(bench, rows, standin, [standin.provider.counts])
+        return _measured(bench, rows, standin, [standin.counts])
 
 
 def _killed(bench: _Bench, rows: Sequence[Row]) -> Measured:
-    with serving(bench.task.provider(rows)) as standin:
+    with started(bench.task.provider(rows)) as standin:
         job = bench.job(standin, rows, "table", stored=True)
         process = bench.start(job)
-        came = standin.wait_for(len(rows) // 2, PATIENCE)
+        half = len(rows) // 2
+        with suppress(TimeoutError):
+            until(lambda: standin.counts.requests >= half, PATIENCE)
         os.kill(process.pid, signal.SIGKILL)
         process.communicate()
-        standin.settle(PATIENCE)
-        if not came:
+        standin.settle()
+        if standin.counts.requests < half:
             raise RelqueryError(f"{bench.side.name} did not send half of its requests in time.")
-        first = standin.provider.restart()
+        first = standin.restart()
         bench.finish(bench.start(job))
-        return _measured(bench, rows, standin, [first, standin.provider.counts])
+        return _measured(bench, rows, standin, [first, standin.counts])
 
 
 def _grown(bench: _Bench, before: Sequence[Row], rows: Sequence[Row]) -> Measured:
-    with serving(bench.task.provider(rows)) as standin:
+    with started(bench.task.provider(rows)) as standin:
         bench.finish(bench.start(bench.job(standin, before, "table", stored=True)))
-        standin.provider.restart()
+        standin.restart()
         bench.finish(bench.start(bench.job(standin, rows, "grown", stored=True)))
-        grown = standin.provider.restart()
-    with serving(bench.task.provider(rows), "/moved/v1") as moved:
+        grown = standin.restart()
+    with started(bench.task.provider(rows, "/moved")) as moved:
         bench.finish(bench.start(bench.job(moved, rows, "grown", stored=True)))
-        return _measured(bench, rows, moved, [grown, moved.provider.counts])
+        return _measured(bench, rows, moved, [grown, moved.counts])
 
 
 def _measured(
-    bench: _Bench, rows: Sequence[Row], standin: Standin, counts: Sequence[Counts]
+    bench: _Bench, rows: Sequence[Row], standin: TableProvider, counts: Sequence[Counts]
 ) -> Measured:
     """What the last program printed, and what all runs that count have asked."""
     said = bench.printed[-1]

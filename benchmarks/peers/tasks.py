@@ -13,9 +13,9 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import parquet
 
+from benchmarks.peers import model
 from benchmarks.peers.programs import questions
-from benchmarks.peers.standin import model
-from benchmarks.peers.standin.provider import Provider, Row, Trouble, ends_badly
+from benchmarks.peers.provider import Row, TableProvider, Trouble, ends_badly
 
 FILE = "movies/movies.parquet"
 COLUMNS = ("reviewcontent", "movietitle", "movieinfo")
@@ -61,10 +61,11 @@ class Task:
         """The model's name, as the provider knows it."""
         return REASONING if self.trouble is Trouble.REASONING else USUAL
 
-    def provider(self, rows: Sequence[Row]) -> Provider:
-        """The stand-in that this task is asked of."""
+    def provider(self, rows: Sequence[Row], path: str = "") -> TableProvider:
+        """The stand-in that this task is asked of. path: of its API, before /v1."""
         column = "movieinfo" if self.kind == "duplicates" else "reviewcontent"
-        return Provider(self.kind, QUESTIONS[self.kind], rows, column, self.trouble)
+        question = QUESTIONS[self.kind]
+        return TableProvider(self.kind, question, rows, column, self.trouble, path)
 
 
 ASKED = (

@@ -10,14 +10,13 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 
-from benchmarks.providers.standin.http import Request, Response, running
-from benchmarks.providers.standin.prompt import Sent
-from benchmarks.providers.standin.server import Standin
+from benchmarks.standin.http import Request, Response
+from benchmarks.standin.prompt import Sent
+from benchmarks.standin.provider import Provider
 from relquery.errors import RelqueryError
 
 QUERY = "SELECT LLM('Repeat the number.', t.*) AS said FROM t"
@@ -36,47 +35,37 @@ def row_of(sent: Sent) -> int:
     return int(found[1])
 
 
-@dataclass(slots=True)
-class Watched:
-    """A stand-in that notes when requests come and answers go, by row.
+class Watched(Provider):
+    """A stand-in that answers each row with its number, and notes when requests come and answers go.
 
-    before, after: called around each request with its method and path. url: its address.
+    seconds: until an answer comes. batch_seconds: until a batch ends.
     """
 
-    standin: Standin
-    before: Callable[[str], None] = lambda what: None
-    after: Callable[[str], None] = lambda what: None
-    came: list[tuple[float, int]] = field(default_factory=list)
-    gave: list[tuple[float, int]] = field(default_factory=list)
-    url: str = ""
+    def __init__(self, seconds: float = SECONDS, batch_seconds: float = 1.0) -> None:
+        super().__init__(
+            answer=lambda sent: f"row {row_of(sent)}",
+            begins=seconds,
+            ends=seconds,
+            batch_seconds=batch_seconds,
+        )
+        self.before: Callable[[str], None] = lambda what: None
+        self.after: Callable[[str], None] = lambda what: None
+        """Called around each request with its method and path."""
+        self.came: list[tuple[float, int]] = []
+        self.gave: list[tuple[float, int]] = []
 
     async def handle(self, request: Request) -> Response:
-        """Answer as the stand-in does."""
-        what = f"{request.method} {request.path.partition('?')[0]}"
+        """Answer as a provider does."""
+        what = f"{request.method} {request.route}"
         self.before(what)
         found = _ROW.search(request.body.decode()) if what.endswith("/completions") else None
         if found is not None:
             self.came.append((time.monotonic(), int(found[1])))
-        reply = await self.standin.handle(request)
+        reply = await super().handle(request)
         if found is not None:
             self.gave.append((time.monotonic(), int(found[1])))
         self.after(what)
         return reply
-
-
-@contextmanager
-def watched(seconds: float = SECONDS, batch_seconds: float = 1.0) -> Iterator[Watched]:
-    """A stand-in that answers each row with its number."""
-    standin = Standin(
-        answer=lambda sent: f"row {row_of(sent)}",
-        begins=seconds,
-        ends=seconds,
-        batch_seconds=batch_seconds,
-    )
-    seen = Watched(standin)
-    with running(seen.handle) as url:
-        seen.url = url
-        yield seen
 
 
 def table(folder: Path, rows: int) -> Path:
@@ -91,7 +80,7 @@ def start(
     seen: Watched, rows: Path, ledger: Path, model: str, options: Sequence[str] = ()
 ) -> subprocess.Popen[str]:
     """The process."""
-    server = seen.url if model.startswith("anthropic:") else f"{seen.url}/v1"
+    server = seen.root if model.startswith("anthropic:") else seen.url
     return subprocess.Popen(
         [
             *(sys.executable, "-m", "relquery", "sql", QUERY, "--table", f"t={rows}"),

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from benchmarks.providers.calls import IN_FLIGHT
-from benchmarks.providers.standin.billing import Account, Totals
-from benchmarks.providers.standin.cache import Reading
-from benchmarks.providers.standin.forms import chat
-from benchmarks.providers.standin.forms import messages as anthropics
-from benchmarks.providers.standin.prompt import Sent
-from benchmarks.providers.standin.rules import RULES
+from benchmarks.standin.billing import Account, Totals
+from benchmarks.standin.cache import Reading
+from benchmarks.standin.prompt import Sent
+from benchmarks.standin.rules import RULES
+from benchmarks.standin.wires import anthropic, openai_chat
 from relquery.backends.wires.anthropic import AnthropicMessages
 from relquery.backends.wires.messages import to_messages
 from relquery.backends.wires.openai_chat import OpenAIChat
@@ -42,7 +41,7 @@ class Pace:
 
 def requests_of(prompts: Sequence[Prompt], model: str, caching: Caching = "ours") -> list[Sent]:
     """Requests of prompts as the stand-in reads them. caching: see `body_of`."""
-    read = anthropics.read if RULES[model].provider == "anthropic" else chat.read
+    read = anthropic.read if RULES[model].provider == "anthropic" else openai_chat.read
     return [read(json.dumps(body_of(each, model, caching)).encode()).sent for each in prompts]
 
 

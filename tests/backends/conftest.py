@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
 
-from tests.backends.provider.chat_server import Serve, serving
+from benchmarks.standin.server import Script, Scripted, serving
+
+Serve = Callable[[Script], Scripted]
 
 
 @pytest.fixture(autouse=True)

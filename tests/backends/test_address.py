@@ -11,31 +11,34 @@ from relquery.backends.load import load
 from relquery.backends.local import open as local
 from relquery.connection import connect
 from relquery.errors import ConfigError, ModelError
-from tests.backends.provider.chat_server import Body, ChatServer, Reply, Serve, completion
+from benchmarks.standin.http import Json
+from benchmarks.standin.server import Reply, Scripted
+from benchmarks.standin.wires.openai_chat import completion
+from tests.backends.conftest import Serve
 from tests.cases import cases
 
 OWNERS = {"vllm": "vllm_xargs", "relquery": "relquery", "somebody": None}
 
 
 @pytest.fixture
-def server(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> ChatServer:
+def server(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> Scripted:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     server = serve(answer)
     server.models = {"tiny": "vllm"}
     return server
 
 
-def answer(body: Body) -> Reply:
+def answer(body: Json) -> Reply:
     return completion("fine")
 
 
-def bodies(server: ChatServer, **options: Any) -> list[Body]:
+def bodies(server: Scripted, **options: Any) -> list[Json]:
     with connect(server.url, ledger=None, **options) as con:
         con.sql("SELECT LLM('How is it?', n) FROM range(2) t(n)")
     return server.asked
 
 
-def test_a_server_with_one_model_needs_no_name_and_others_do(server: ChatServer) -> None:
+def test_a_server_with_one_model_needs_no_name_and_others_do(server: Scripted) -> None:
     assert {body["model"] for body in bodies(server)} == {"tiny"}
     server.models["large"] = "vllm"
     server.asked.clear()
@@ -47,7 +50,7 @@ def test_a_server_with_one_model_needs_no_name_and_others_do(server: ChatServer)
 
 
 @pytest.mark.parametrize("owner", OWNERS)
-def test_servers_are_told_of_relqueries_in_their_own_form(server: ChatServer, owner: str) -> None:
+def test_servers_are_told_of_relqueries_in_their_own_form(server: Scripted, owner: str) -> None:
     server.models = {"tiny": owner}
     first, second = bodies(server)
     field = OWNERS[owner]
@@ -58,7 +61,7 @@ def test_servers_are_told_of_relqueries_in_their_own_form(server: ChatServer, ow
         assert 2 in first[field].values()
 
 
-def test_each_stage_is_a_relquery_and_a_provider_is_told_of_none(server: ChatServer) -> None:
+def test_each_stage_is_a_relquery_and_a_provider_is_told_of_none(server: Scripted) -> None:
     with connect(server.url, ledger=None) as con:
         for _ in range(2):
             con.sql("SELECT LLM('How is it?', 1)")
@@ -75,7 +78,7 @@ def test_a_server_that_is_not_there_is_said_at_once(url: str) -> None:
         connect(url)
 
 
-def test_wrong_options_are_refused(server: ChatServer) -> None:
+def test_wrong_options_are_refused(server: Scripted) -> None:
     for name, options, said in (
         ("demo", {"model": "demo"}, "Give one of them"),
         ("demo", {"budget": "1USD"}, "budget is an option of models that a server answers for"),

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.backends.provider.batches.batch_server import Body, serving
-from tests.backends.provider.chat_server import completion
+from benchmarks.standin.batches import serving
+from benchmarks.standin.http import Json
+from benchmarks.standin.wires.openai_chat import completion
 from tests.cli.conftest import Run
 
 
@@ -25,10 +26,8 @@ def run(monkeypatch: pytest.MonkeyPatch, relquery: Run) -> Run:
     return run
 
 
-def answer(body: Body) -> Body:
-    reply = completion(str(len(body["messages"][-1]["content"])))
-    assert isinstance(reply.body, dict)
-    return reply.body
+def answer(body: Json) -> Json:
+    return completion(str(len(body["messages"][-1]["content"])))
 
 
 WAITS, LOST = 4, 3
@@ -38,7 +37,7 @@ UP = "SELECT n, LLM('up', n) AS up FROM t"
 def submitted(run: Run, folder: Path, url: str, rows: str = "1 2", query: str = UP) -> str:
     """What is said of a query whose calls are sent as batches."""
     (folder / "t.csv").write_text("\n".join(("n", *rows.split(), "")), encoding="utf-8")
-    at = ("--model", "openai:gpt-4.1-mini", "--base-url", f"{url}/v1", "--batch")
+    at = ("--model", "openai:gpt-4.1-mini", "--base-url", url, "--batch")
     given = (*at, "--table", str(folder / "t.csv"), "--ledger", str(folder / "run.db"))
     return run("sql", query, *given, code=WAITS)[1]
 
@@ -49,7 +48,7 @@ def test_a_batch_is_submitted_and_answered_when_resumed(run: Run, tmp_path: Path
         err = submitted(run, tmp_path, server.url, "1 2 3")
         assert "A batch of 3 requests is with OpenAI, 0 of them done." in err
         assert f"relquery resume {ledger}" in err
-        out, _ = run("batches", ledger, "--base-url", f"{server.url}/v1")
+        out, _ = run("batches", ledger, "--base-url", server.url)
         assert "running" in out
         assert "batch_1" in out
         (noted,) = json.loads(run("ledger", ledger, "--format", "json")[0])["runs"]
@@ -79,13 +78,13 @@ def test_batches_are_cancelled(run: Run, tmp_path: Path, monkeypatch: pytest.Mon
     with serving(answer, looks=99) as server:
         submitted(run, tmp_path, server.url, "1")
         out, err = run("batches", ledger, "--cancel")
-        host = server.url.removeprefix("http://")
+        host = server.root.removeprefix("http://")
         assert "not asked" in out
         assert f"{host} was not asked. Give its address: relquery batches {ledger}" in err
         assert err.endswith("--base-url URL 0 batches were cancelled.")
         assert server.batches[0].cancelled is None
         monkeypatch.setenv("COLUMNS", "60")
-        cancel = ("batches", ledger, "--cancel", "--base-url", f"{server.url}/v1")
+        cancel = ("batches", ledger, "--cancel", "--base-url", server.url)
         out, err = run(*cancel)
         assert err == "1 batch was cancelled."
         assert f"openai:gpt-4.1-mini@{host}" in "".join(out.split())
@@ -99,11 +98,11 @@ def test_an_unknown_batch_is_not_submitted_again_unasked(run: Run, tmp_path: Pat
     forget = ("batches", ledger, "--forget", "batch_1")
     with serving(answer, looks=99) as server:
         submitted(run, tmp_path, server.url)
-        server.store.batches["of_another_account"] = server.store.batches.pop("batch_1")
+        server.by_id["of_another_account"] = server.by_id.pop("batch_1")
         _, err = run("resume", ledger, code=1)
         assert "OpenAI does not know the batch batch_1" in err
         assert f"relquery batches {ledger} --forget batch_1" in err
-        assert "unknown there" in run("batches", ledger, "--base-url", f"{server.url}/v1")[0]
+        assert "unknown there" in run("batches", ledger, "--base-url", server.url)[0]
         assert len(server.batches) == 1
         assert run(*forget)[0] == "The batch batch_1 is forgotten. It had 2 requests.\n"
         assert "has no batch 'batch_1'" in run(*forget, code=1)[1]

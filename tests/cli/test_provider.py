@@ -10,15 +10,9 @@ from pathlib import Path
 import pytest
 
 from relquery.cli.terminal.exits import ROWS_LOST
-from tests.backends.provider.chat_server import (
-    Body,
-    ChatServer,
-    Reply,
-    Silence,
-    completion,
-    question,
-    serving,
-)
+from benchmarks.standin.http import Json
+from benchmarks.standin.server import Reply, Scripted, Silence, question, serving
+from benchmarks.standin.wires.openai_chat import completion
 from tests.cases import cases
 from tests.cli.conftest import Run
 
@@ -44,11 +38,11 @@ def run(monkeypatch: pytest.MonkeyPatch, relquery: Run) -> Run:
     return run
 
 
-def answer(body: Body) -> Reply:
+def answer(body: Json) -> Reply:
     return completion(question(body)[:1])
 
 
-def at(server: ChatServer, *options: str) -> tuple[str, ...]:
+def at(server: Scripted, *options: str) -> tuple[str, ...]:
     return ("--model", "openai:m", "--base-url", server.url, *options)
 
 
@@ -60,7 +54,7 @@ def test_the_options_reach_the_server(rows: Path, run: Run) -> None:
 
 
 def test_time_ends_rows_that_have_no_answer(rows: Path, run: Run) -> None:
-    def mostly(body: Body) -> Reply | Silence:
+    def mostly(body: Json) -> Reply | Silence:
         is_hung = re.search(r"\b7\b", question(body))
         return Silence.UNTIL_CLIENT_LEAVES if is_hung else answer(body)
 

@@ -16,17 +16,10 @@ from typing import Any
 import pytest
 
 from relquery.traces.trace import TracedQuery, save
-from tests.backends.provider.chat_server import (
-    Body,
-    Reply,
-    Silence,
-    Stream,
-    failure,
-    part,
-    question,
-    serving,
-    streamed,
-)
+from benchmarks.standin.errors import Refused
+from benchmarks.standin.http import Json
+from benchmarks.standin.server import Reply, Silence, Stream, question, serving
+from benchmarks.standin.wires.openai_chat import chunk, streamed
 from tests.cases import cases
 from tests.cli.conftest import Run
 
@@ -59,7 +52,7 @@ def query(table: str, arrival: float, rows: int, limit: int, tenant: str = "") -
     return TracedQuery(arrival, "filter", table, "Is it? ", texts, limit, (2,) * rows, tenant)
 
 
-def echo(body: Body) -> Stream:
+def echo(body: Json) -> Stream:
     return Stream(streamed(question(body).removeprefix("Is it? "), "!", cached_tokens=5))
 
 
@@ -71,7 +64,7 @@ def test_every_prompt_is_sent_once_as_the_trace_says_and_not_before_it_arrives(r
     begin = time.perf_counter()
     came: dict[str, float] = {}
 
-    def answer(body: Body) -> Stream:
+    def answer(body: Json) -> Stream:
         came[question(body)] = time.perf_counter() - begin
         return echo(body)
 
@@ -92,7 +85,7 @@ def test_every_prompt_is_sent_once_as_the_trace_says_and_not_before_it_arrives(r
 def test_all_prompts_are_sent_without_waiting_for_any_answer(run: Run) -> None:
     all_there = threading.Barrier(6)
 
-    def answer(body: Body) -> Stream:
+    def answer(body: Json) -> Stream:
         all_there.wait(PATIENCE)
         return echo(body)
 
@@ -119,7 +112,7 @@ def test_latencies_come_as_a_table_a_timeline_and_json(run: Run, day: Path) -> N
 
 
 def test_what_the_server_does_not_tell_is_left_open(run: Run) -> None:
-    with serving(lambda body: Stream([part(content="x"), part("stop")])) as server:
+    with serving(lambda body: Stream([chunk(content="x"), chunk("stop")])) as server:
         figures = json.loads(run("-s", server.url, "--json")[0])["some"]
         assert (figures["hit_rate"], figures["tokens_per_second"]) == (None, None)
         assert "?" in run("-s", server.url)[0]
@@ -128,7 +121,7 @@ def test_what_the_server_does_not_tell_is_left_open(run: Run) -> None:
 def test_answers_are_written_in_order_of_the_trace(run: Run, tmp_path: Path) -> None:
     last_came = threading.Event()
 
-    def answer(body: Body) -> Stream:
+    def answer(body: Json) -> Stream:
         if question(body).endswith("a0"):
             last_came.wait(PATIENCE)
         elif question(body).endswith("c2"):
@@ -146,11 +139,11 @@ def test_answers_are_written_in_order_of_the_trace(run: Run, tmp_path: Path) -> 
 
 
 def test_failed_requests_are_counted_and_the_others_answered(run: Run, tmp_path: Path) -> None:
-    def answer(body: Body) -> Reply | Stream | Silence:
+    def answer(body: Json) -> Reply | Stream | Silence:
         if question(body).endswith("a1"):
-            return failure(500, "out of memory")
+            return Refused(500, "out of memory")
         if question(body).endswith("c0"):
-            return Stream([part(content="so"), Silence.HANG_UP])
+            return Stream([chunk(content="so"), Silence.HANG_UP])
         return echo(body)
 
     output = tmp_path / "answers.jsonl"
@@ -173,7 +166,7 @@ def test_held_or_late_requests_are_told(run: Run, monkeypatch: pytest.MonkeyPatc
         assert "s late" in run("-s", server.url)[1]
 
 
-def press(body: Body) -> Silence:
+def press(body: Json) -> Silence:
     main_thread = threading.main_thread().ident
     assert main_thread is not None
     signal.pthread_kill(main_thread, signal.SIGINT)
@@ -184,7 +177,7 @@ def press(body: Body) -> Silence:
 def test_an_interrupted_replay_shows_and_writes_what_has_ended(
     run: Run, tmp_path: Path, at: str, ended: list[str]
 ) -> None:
-    def answer(body: Body) -> Stream | Silence:  # b is sent once a has ended, as one runs at a time
+    def answer(body: Json) -> Stream | Silence:  # b is sent once a has ended, as one runs at a time
         return press(body) if question(body).endswith(at) else echo(body)
 
     output = tmp_path / "answers.jsonl"
@@ -221,7 +214,7 @@ def test_a_server_that_is_not_there_is_told_at_once(run: Run) -> None:
 def test_what_all_would_meet_ends_it(run: Run, tmp_path: Path) -> None:
     save([query("a", 0.0, 2, 5), query("b", 3600.0, 1, 5)], tmp_path / "long.jsonl")
     for status, message in ((401, "--api-key-env"), (404, "does not serve the model 'some'")):
-        with serving(lambda body, status=status: failure(status, "no")) as server:  # type: ignore[misc]
+        with serving(lambda body, status=status: Refused(status, "no")) as server:  # type: ignore[misc]
             command = ("-t", tmp_path / "long.jsonl", "-s", server.url)
             assert message in run(*command, code=1)[1]
 

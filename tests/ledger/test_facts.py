@@ -17,17 +17,11 @@ from relquery.ledger import Call, Keys, Ledger, turns
 from relquery.ledger.facts import without_secrets
 from relquery.ledger.keys import prompt_hash
 from relquery.prompt import Answer, Compared, Finish, Sampling, Span
-from tests.backends.provider.chat_server import (
-    CHAT,
-    MESSAGES,
-    Body,
-    Reply,
-    completion,
-    failure,
-    message,
-    question,
-    serving,
-)
+from benchmarks.standin.errors import Refused
+from benchmarks.standin.http import Json
+from benchmarks.standin.server import CHAT, MESSAGES, Reply, question, serving
+from benchmarks.standin.wires.anthropic import message
+from benchmarks.standin.wires.openai_chat import completion
 from tests.cases import cases
 
 PROMPTS = [(Span(f"question {number}"),) for number in range(4)]
@@ -122,10 +116,10 @@ def test_what_decides_a_comparison_is_known_by_its_own_key(path: Path) -> None:
 SECRET = "sk-proj-abcDEF123456_secret"
 
 
-def leaky(body: Body) -> Reply:
+def leaky(body: Json) -> Reply:
     """A server that puts the key into its errors."""
     if "1" in question(body):
-        return failure(400, f"Bearer {SECRET} may not ask this of http://me:hunter22@host/v1")
+        return Refused(400, f"Bearer {SECRET} may not ask this of http://me:hunter22@host/v1")
     return completion("fine")
 
 
@@ -163,7 +157,7 @@ REFUSALS: dict[str, tuple[str, Any]] = {
     "refusal": ("openai", lambda: completion(None, refusal="I must not.")),
     "filter": ("openai", lambda: completion(None, "content_filter")),
     "length": ("openai", lambda: completion("cut", "length")),
-    "400": ("openai", lambda: failure(400, "not this one")),
+    "400": ("openai", lambda: Refused(400, "not this one")),
     "anthropic": ("anthropic", lambda: message(None, "refusal")),
 }
 
@@ -175,10 +169,8 @@ def test_rows_that_always_fail_keep_no_run_from_the_rows_that_are_known(
     path, (provider, bad) = tmp_path / "l.db", REFUSALS[kind]
     good = completion if provider == "openai" else message
 
-    def answer(body: Body) -> Reply:
-        reply = bad() if "bad" in question(body) else good("fine")
-        assert isinstance(reply, Reply)
-        return reply
+    def answer(body: Json) -> Reply:
+        return bad() if "bad" in question(body) else good("fine")
 
     table = "(SELECT i || CASE WHEN i % 3 = 0 THEN ' bad' ELSE '' END AS a FROM range(90) t(i))"
     with serving(answer, CHAT if provider == "openai" else MESSAGES) as chat:

@@ -22,7 +22,7 @@ from relquery.errors import LedgerWarning
 from relquery.ledger import Ledger
 from relquery.prompt import Answer, Finish, Prompt, Sampling
 from relquery.sql.result import Result
-from tests.backends.provider.chat_server import until
+from benchmarks.standin.server import until
 from tests.ledger.stored import stored
 
 ROWS = {"id": list(range(40))}

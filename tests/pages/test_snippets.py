@@ -20,7 +20,8 @@ from typer.testing import CliRunner
 import relquery as rq
 from relquery.cli.app import app
 from relquery.demo.files import TABLES
-from tests.backends.provider.chat_server import completion, serving
+from benchmarks.standin.server import serving
+from benchmarks.standin.wires.openai_chat import completion
 from tests.cli.flags import check_flags
 from tests.pages.served import Server, has_programs, in_shell, letters, server
 

@@ -8,22 +8,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tests.backends.provider.chat_server import (
-    Body,
-    ChatServer,
-    Reply,
-    completion,
-    failure,
-    question,
-    started,
-)
+from benchmarks.standin.errors import Refused
+from benchmarks.standin.http import Json
+from benchmarks.standin.server import Reply, Scripted, question, started
+from benchmarks.standin.wires.openai_chat import completion
 from tests.sql.conftest import upper_or_length
 from tests.sql.fakes import split_prompt
 
 Answer = Callable[[str, dict[str, Any]], str | None]
 
 
-class StandIn(ChatServer):
+class StandIn(Scripted):
     """Answers by a function of query and fields; where it returns None, the request fails."""
 
     def __init__(self, function: Answer) -> None:
@@ -36,10 +31,10 @@ class StandIn(ChatServer):
         asked = [split_prompt(question(body)) for body in self.asked]
         return Counter((query, json.dumps(fields, sort_keys=True)) for query, fields in asked)
 
-    def _answer(self, body: Body) -> Reply:
+    def _answer(self, body: Json) -> Reply:
         text = self.function(*split_prompt(question(body)))
         if text is None:
-            return failure(400, "out of spice")
+            return Refused(400, "out of spice")
         return completion(text, prompt_tokens=len(question(body)) // 4)
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.backends.provider.chat_server import completion, serving
+from benchmarks.standin.server import serving
+from benchmarks.standin.wires.openai_chat import completion
 from tests.spark.conftest import ROOT
 
 if TYPE_CHECKING:

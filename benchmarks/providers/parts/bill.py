@@ -15,10 +15,9 @@ from benchmarks.parts import Part
 from benchmarks.providers.calls import prompts_of
 from benchmarks.providers.sending import Pace, bill, requests_of
 from benchmarks.providers.sizes import choose
-from benchmarks.providers.standin.billing import Account, Totals
-from benchmarks.providers.standin.prompt import Counter
-from benchmarks.providers.standin.rules import RULES
-from benchmarks.providers.standin.tokens import Encode, pieces
+from benchmarks.standin.billing import Account, Totals
+from benchmarks.standin.prompt import Counter, Encode, pieces
+from benchmarks.standin.rules import RULES
 from benchmarks.reorder.prices import REPEATS, repeat
 from benchmarks.reorder.tables import TABLES, read
 from benchmarks.reorder.tokens import llama3

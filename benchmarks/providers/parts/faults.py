@@ -15,9 +15,9 @@ from benchmarks.harness import Figure, Say, Settings
 from benchmarks.markdown import table as markdown
 from benchmarks.parts import Part
 from benchmarks.providers.sizes import choose
-from benchmarks.providers.standin.faults import KINDS, Faults, Kind
-from benchmarks.providers.standin.http import running
-from benchmarks.providers.standin.server import Standin
+from benchmarks.standin.errors import Faults, KINDS, Kind
+from benchmarks.standin.provider import Provider
+from benchmarks.standin.server import started
 from benchmarks.templates import template
 from relquery.errors import ModelError
 
@@ -132,12 +132,12 @@ def _cells(run: Run) -> tuple[str, ...]:
 
 def run(model: str, kind: Kind, share: float, rows: int) -> Run:
     """Ask about each row of a table while a provider fails."""
-    standin = Standin(faults=Faults(kind, share), answer=lambda sent: SAID)
+    standin = Provider(faults=Faults(kind, share), answer=lambda sent: SAID)
     table = pa.table({"row": [f"row number {row}" for row in range(rows)]})
     values, errors, stopped = list[str | None](), 0, ""
     began = time.perf_counter()
-    with running(standin.handle) as url:
-        server = url if model.startswith("anthropic:") else f"{url}/v1"
+    with started(standin):
+        server = standin.root if model.startswith("anthropic:") else standin.url
         with rq.connect(model, base_url=server, budget=f"{CALLS * rows} calls", **OPTIONS) as con:
             con.register("t", table)
             try:
@@ -151,5 +151,5 @@ def run(model: str, kind: Kind, share: float, rows: int) -> Run:
         seconds = time.perf_counter() - began
     given = [value for value in values if value is not None]
     wrong = sum(value != SAID for value in given)
-    asked = len(standin.asked)
+    asked = len(standin.prompts)
     return Run(model, kind, share, rows, len(given), errors, wrong, asked, seconds, stopped)

@@ -27,9 +27,9 @@ from benchmarks.providers.killing import (
     stored,
     table,
     wait_until,
-    watched,
 )
 from benchmarks.providers.sizes import choose
+from benchmarks.standin.server import started
 from benchmarks.templates import template
 from relquery.errors import RelqueryError
 
@@ -125,7 +125,7 @@ def _wrong(said: list[str], rows: int) -> int:
 
 def live_kills(kills: int, chance: Random) -> Killed:
     """One query that is killed again and again while it asks, and ends at last."""
-    with TemporaryDirectory() as name, watched() as seen:
+    with TemporaryDirectory() as name, started(Watched()) as seen:
         folder = Path(name)
         rows, ledger = table(folder, ROWS), folder / "run.db"
         kept, lost, paid, in_flight = set[int](), 0, 0, 0
@@ -175,7 +175,7 @@ def two_processes(kills: int, chance: Random) -> Iterator[Killed]:
 def _two(what: str, times: int, chance: Random | None) -> Killed:
     requests = again = in_flight = wrong = 0
     for _ in range(times):
-        with TemporaryDirectory() as name, watched() as seen:
+        with TemporaryDirectory() as name, started(Watched()) as seen:
             folder = Path(name)
             rows, ledger = table(folder, TWO_ROWS), folder / "run.db"
             first, second = (start(seen, rows, ledger, MODEL) for _ in range(2))
@@ -230,7 +230,7 @@ def _kill_when_taken(seen: Watched, process: subprocess.Popen[str], submits: str
 def _batches(what: str, model: str, times: int, chance: Random | None) -> Killed:
     requests = again = wrong = 0
     for _ in range(times):
-        with TemporaryDirectory() as name, watched(batch_seconds=3.0) as seen:
+        with TemporaryDirectory() as name, started(Watched(batch_seconds=3.0)) as seen:
             folder = Path(name)
             rows, ledger = table(folder, BATCH_ROWS), folder / "run.db"
             batch = ("--batch", "--wait")
@@ -244,7 +244,7 @@ def _batches(what: str, model: str, times: int, chance: Random | None) -> Killed
                 time.sleep(chance.random() * 1.0)
                 kill(process)
             said = finish(start(seen, rows, ledger, model, batch))
-            batches = seen.standin.batches.batches.values()
+            batches = seen.batches.batches
             asked = [
                 name
                 for each in batches

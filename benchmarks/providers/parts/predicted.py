@@ -20,11 +20,10 @@ from benchmarks.parts import Part
 from benchmarks.providers.calls import ASK, IN_FLIGHT
 from benchmarks.providers.parts.bill import provider_tokens, tables
 from benchmarks.providers.sizes import choose
-from benchmarks.providers.standin.billing import Account
-from benchmarks.providers.standin.http import running
-from benchmarks.providers.standin.prompt import Counter
-from benchmarks.providers.standin.server import Standin
-from benchmarks.providers.standin.tokens import Encode
+from benchmarks.standin.billing import Account
+from benchmarks.standin.prompt import Counter, Encode
+from benchmarks.standin.provider import Provider
+from benchmarks.standin.server import started
 from benchmarks.templates import template
 
 WORDS = template("providers")
@@ -123,11 +122,11 @@ def predict(name: str, rows: pa.Table, model: str, encode: Encode, **options: An
     """Foretell, preview, foretell and run, over HTTP."""
     account = Account(Counter(encode))
     passed = [0.0]
-    standin = Standin(
+    standin = Provider(
         account, begins=BEGINS, ends=BEGINS, clock=lambda: FASTER * time.time() + passed[0]
     )
-    with running(standin.handle) as url, TemporaryDirectory() as folder:
-        server = url if model.startswith("anthropic:") else f"{url}/v1"
+    with started(standin), TemporaryDirectory() as folder:
+        server = standin.root if model.startswith("anthropic:") else standin.url
         options |= {"base_url": server, "api_key": "k", "max_concurrency": IN_FLIGHT}
         with rq.connect(model, ledger=Path(folder) / "run.db", **options) as con:
             con.register("rows", rows)

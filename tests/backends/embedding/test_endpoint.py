@@ -18,8 +18,10 @@ from relquery.backends.embedding.endpoint import Endpoint
 from relquery.backends.embedding.load import embedder_of, load_embedder
 from relquery.backends.provider.config import ProviderConfig
 from relquery.errors import ConfigError, ModelError, RequestError
+from benchmarks.standin.errors import Refused
+from benchmarks.standin.http import Response
+from benchmarks.standin.server import Reply, Scripted, Silence, serving
 from relquery.retrieval.vectors import KnownVectors, VectorStore
-from tests.backends.provider.chat_server import ChatServer, Reply, Silence, failure, serving
 
 ROUTE = "/v1/embeddings"
 
@@ -34,7 +36,7 @@ def embeddings(body: dict[str, Any]) -> Reply:
         for at, text in enumerate(body["input"])
     ]
     usage = {"prompt_tokens": 1, "total_tokens": 1}
-    return Reply({"object": "list", "data": data[::-1], "model": "m", "usage": usage})
+    return Response({"object": "list", "data": data[::-1], "model": "m", "usage": usage})
 
 
 def test_vectors_come_in_the_order_of_the_texts() -> None:
@@ -62,7 +64,7 @@ def test_dimensions_are_sent_and_are_part_of_the_name() -> None:
 
 def test_a_refused_key_and_a_failure_are_told() -> None:
     def refuse(body: dict[str, Any]) -> Reply:
-        return failure(401, "bad key") if body["input"] == ["key"] else failure(400, "too long")
+        return Refused(401, "bad key") if body["input"] == ["key"] else Refused(400, "too long")
 
     with serving(refuse, ROUTE) as server:
         endpoint = Endpoint("m", ProviderConfig(base_url=server.url, api_key="k", max_retries=0))
@@ -89,12 +91,12 @@ def test_names_and_options_are_checked() -> None:
 TEXTS = [f"text {at}" for at in range(5000)]
 
 
-def endpoint_of(server: ChatServer, dimensions: int | None = None, **options: Any) -> Endpoint:
+def endpoint_of(server: Scripted, dimensions: int | None = None, **options: Any) -> Endpoint:
     given: dict[str, Any] = {"api_key": "k", "max_retries": 0, **options}
     return Endpoint("m", ProviderConfig(base_url=server.url, **given), dimensions)
 
 
-def sent(server: ChatServer) -> list[str]:
+def sent(server: Scripted) -> list[str]:
     return [text for body in server.asked for text in body["input"]]
 
 
@@ -103,7 +105,7 @@ def test_one_failed_request_of_many_costs_only_its_own_texts() -> None:
 
     def answer(body: dict[str, Any]) -> Reply:
         if TEXTS[-1] in body["input"] and not is_well:
-            return failure(500, "out of memory")
+            return Refused(500, "out of memory")
         return embeddings(body)
 
     with serving(answer, ROUTE) as server:
@@ -123,9 +125,9 @@ def test_one_failed_request_of_many_costs_only_its_own_texts() -> None:
 @pytest.mark.parametrize(
     ("reply", "texts", "said", "most"),
     [
-        (failure(500, "no"), TEXTS, "500: no", 1),  # after a failure nothing more is sent
-        (failure(413, "too large"), TEXTS, r"413: too large. .* the text 'text \d+'", 60),
-        (failure(400, "unknown field dimensions"), TEXTS[:256], "unknown field", 1),
+        (Refused(500, "no"), TEXTS, "500: no", 1),  # after a failure nothing more is sent
+        (Refused(413, "too large"), TEXTS, r"413: too large. .* the text 'text \d+'", 60),
+        (Refused(400, "unknown field dimensions"), TEXTS[:256], "unknown field", 1),
     ],
 )
 def test_a_server_that_refuses_every_text_is_not_asked_for_all(
@@ -140,7 +142,7 @@ def test_a_server_that_refuses_every_text_is_not_asked_for_all(
 def too_many(most: int) -> Callable[[dict[str, Any]], Reply]:
     def answer(body: dict[str, Any]) -> Reply:
         said = f"batch size {len(body['input'])} > maximum allowed batch size {most}"
-        return failure(400, said) if len(body["input"]) > most else embeddings(body)
+        return Refused(400, said) if len(body["input"]) > most else embeddings(body)
 
     return answer
 
@@ -165,7 +167,7 @@ def test_one_long_text_is_named_and_the_others_are_embedded_in_large_requests() 
 
     def answer(body: dict[str, Any]) -> Reply:
         if long in body["input"]:
-            return failure(400, "This model's maximum context length is 99 tokens.")
+            return Refused(400, "This model's maximum context length is 99 tokens.")
         return embeddings(body)
 
     with serving(answer, ROUTE) as server:
@@ -209,7 +211,7 @@ REPLIES: dict[str, tuple[str | dict[str, Any], str]] = {
 def test_a_reply_without_usable_vectors_says_what_came() -> None:
     for body, said in REPLIES.values():
         with (
-            serving(lambda _, body=body: Reply(body), ROUTE) as server,  # type: ignore[misc]
+            serving(lambda _, body=body: Response(body), ROUTE) as server,  # type: ignore[misc]
             pytest.raises(RequestError, match=f"openai:m@127.*{said}") as caught,
         ):
             endpoint_of(server).embed(["a", "b"])
@@ -219,7 +221,7 @@ def test_a_reply_without_usable_vectors_says_what_came() -> None:
 def test_vectors_in_base64_are_read() -> None:
     def answer(body: dict[str, Any]) -> Reply:
         arrays = [np.array(vector_of(text), "<f4").tobytes() for text in body["input"]]
-        return Reply(vectors(*(base64.b64encode(one).decode() for one in arrays)))
+        return Response(vectors(*(base64.b64encode(one).decode() for one in arrays)))
 
     with serving(answer, ROUTE) as server:
         found = endpoint_of(server).embed(["ab", "c"])

@@ -15,31 +15,30 @@ from relquery.backends.provider.providers import ANTHROPIC, OPENAI, PROVIDERS
 from relquery.backends.provider.server import facts_of
 from relquery.errors import ConfigError, ModelError, SamplingWarning
 from relquery.prompt import Adjustments, Answer, Finish, Role, Sampling, Span
-from tests.backends.provider.chat_server import (
+from benchmarks.standin.errors import Refused
+from benchmarks.standin.http import Json
+from benchmarks.standin.server import (
     CHAT,
     MESSAGES,
     RESPONSES,
-    AnswerFunction,
-    Body,
-    ChatServer,
     Reply,
-    Serve,
+    Script,
+    Scripted,
     Silence,
     Stream,
-    anthropic_failure,
-    completion,
-    failure,
-    message,
     question,
-    response,
     serving,
 )
+from benchmarks.standin.wires.anthropic import message
+from benchmarks.standin.wires.openai_chat import completion
+from benchmarks.standin.wires.openai_responses import response
+from tests.backends.conftest import Serve
 from tests.cases import cases
 
 pytestmark = pytest.mark.long
 
 LABELS = Sampling(labels=("Yes", "No"), max_tokens=1)
-Open = Callable[[str, AnswerFunction], tuple[ProviderBackend, ChatServer]]
+Open = Callable[[str, Script], tuple[ProviderBackend, Scripted]]
 
 
 ROUTES = {"chat": CHAT, "responses": RESPONSES, "messages": MESSAGES}
@@ -54,7 +53,7 @@ WHOLE: dict[str, Callable[..., Reply]] = {
 def opened() -> Iterator[Open]:
     with ExitStack() as stack:
 
-        def start(api: str, answer: AnswerFunction) -> tuple[ProviderBackend, ChatServer]:
+        def start(api: str, answer: Script) -> tuple[ProviderBackend, Scripted]:
             server = stack.enter_context(serving(answer, ROUTES[api]))
             if api == "messages":
                 given = ProviderConfig(base_url=server.root, api_key="k", max_retries=1)
@@ -148,7 +147,7 @@ def test_stop_strings_that_an_api_lacks_are_found_here(opened: Open) -> None:
 def test_what_cannot_be_asked_is_refused(
     opened: Open, api: str, sampling: Sampling, said: str
 ) -> None:
-    backend, server = opened(api, lambda body: failure(500, "not to be asked"))
+    backend, server = opened(api, lambda body: Refused(500, "not to be asked"))
     with pytest.raises(ConfigError, match=said):
         backend.check(sampling)
     assert server.asked == []
@@ -174,7 +173,7 @@ def test_an_answer_tells_its_cost(opened: Open, api: str, reply: Reply, expected
 
 CUT: Any = {"incomplete_details": {"reason": "max_output_tokens"}}
 FILTERED: Any = {"incomplete_details": {"reason": "content_filter"}}
-LONG = anthropic_failure(400, "prompt is too long: 9 > 8")
+LONG = Refused(400, "prompt is too long: 9 > 8")
 
 
 @pytest.mark.parametrize(
@@ -185,12 +184,12 @@ LONG = anthropic_failure(400, "prompt is too long: 9 > 8")
         ("responses", response(None, refusal="I must not."), Finish.ERROR, "refused: I must"),
         ("responses", response(None, "failed"), Finish.ERROR, "incomplete"),
         ("responses", response(None, reasoned=True), Finish.ERROR, "reasoned but gave no"),
-        ("responses", Reply({"output": "x"}), Finish.ERROR, "not a response"),
+        ("responses", Response({"output": "x"}), Finish.ERROR, "not a response"),
         ("messages", message("cut", "max_tokens"), Finish.LENGTH, "cut off"),
         ("messages", message("", "refusal"), Finish.ERROR, "model refused"),
         ("messages", message(None, thought="Hm."), Finish.ERROR, "reasoned but gave no"),
-        ("messages", Reply({"content": 3}), Finish.ERROR, "not a message"),
-        ("messages", Reply("<html>"), Finish.ERROR, "not a message: <html>"),
+        ("messages", Response({"content": 3}), Finish.ERROR, "not a message"),
+        ("messages", Response("<html>"), Finish.ERROR, "not a message: <html>"),
         ("messages", LONG, Finish.ERROR, "answered 400: prompt is too long"),
     ],
 )
@@ -207,8 +206,7 @@ def test_what_is_no_whole_answer_is_an_error_that_says_why(
 def test_labels_are_weighed_by_the_probabilities_of_a_response(opened: Open) -> None:
     top = [{"token": "Yes", "logprob": -0.1}, {"token": "No", "logprob": -2.4}]
     reply = response("Yes")
-    assert isinstance(reply.body, dict)
-    reply.body["output"][0]["content"][0]["logprobs"] = [{"token": "Yes", "top_logprobs": top}]
+    reply["output"][0]["content"][0]["logprobs"] = [{"token": "Yes", "top_logprobs": top}]
     backend, server = opened("responses", lambda body: reply)
     (answer,) = ask(backend, ["a"], Sampling(labels=("Yes", "No"), scored=True))
     assert answer.scores is not None
@@ -219,8 +217,8 @@ def test_labels_are_weighed_by_the_probabilities_of_a_response(opened: Open) -> 
 @pytest.mark.parametrize(
     ("reply", "said"),
     [
-        (anthropic_failure(401, "invalid x-api-key"), "ANTHROPIC_API_KEY"),
-        (anthropic_failure(404, "model: m"), "does not serve the model 'm'"),
+        (Refused(401, "invalid x-api-key"), "ANTHROPIC_API_KEY"),
+        (Refused(404, "model: m"), "does not serve the model 'm'"),
     ],
 )
 def test_what_all_would_meet_stops_the_query(opened: Open, reply: Reply, said: str) -> None:
@@ -232,31 +230,31 @@ def test_what_all_would_meet_stops_the_query(opened: Open, reply: Reply, said: s
 
 @pytest.mark.parametrize("status", [529, 429])
 def test_a_busy_server_is_asked_again_by_us_alone(opened: Open, status: int) -> None:
-    replies = iter([anthropic_failure(status, "Busy", retry_after="0")])
+    replies = iter([Refused(status, "Busy", retry_after="0")])
     backend, server = opened("messages", lambda body: next(replies, message("x")))
     (answer,) = ask(backend, ["a"])
     assert (answer.text, answer.attempts, len(server.asked)) == ("x", 2, 2)
 
 
-def reasoning_model(body: Body) -> Reply:
+def reasoning_model(body: Json) -> Reply:
     """As current reasoning models: with a limit of another name, and no temperature."""
     for name, code, said in cases(__file__, "reasoning"):
         if name in body:
-            return failure(400, said, code, name)
+            return Refused(400, said, code, name)
     return completion(question(body))
 
 
-def modern_claude(body: Body) -> Reply:
+def modern_claude(body: Json) -> Reply:
     if "temperature" in body:
         said = "`temperature` is deprecated for this model."
-        return anthropic_failure(400, said)
+        return Refused(400, said)
     return message(question(body))
 
 
 @pytest.mark.parametrize(
     ("api", "answer"), [("chat", reasoning_model), ("messages", modern_claude)]
 )
-def test_rows_learn_from_the_first_refusals(opened: Open, api: str, answer: AnswerFunction) -> None:
+def test_rows_learn_from_the_first_refusals(opened: Open, api: str, answer: Script) -> None:
     backend, server = opened(api, answer)
     texts = [str(number) for number in range(500)]
     with pytest.warns(SamplingWarning, match="refuses temperature 0"):
@@ -323,9 +321,9 @@ def test_a_reply_that_breaks_off_is_asked_for_again(opened: Open, api: str) -> N
 
 
 def test_keys_that_a_server_repeats_are_not_shown(opened: Open) -> None:
-    def answer(body: Body) -> Reply:
+    def answer(body: Json) -> Reply:
         if "bad" in question(body):
-            return failure(400, "Bad api_key=abcdef123 in this prompt, or sk-proj-abcdef123456.")
+            return Refused(400, "Bad api_key=abcdef123 in this prompt, or sk-proj-abcdef123456.")
         return completion("fine")
 
     backend, _ = opened("chat", answer)
@@ -336,7 +334,7 @@ def test_keys_that_a_server_repeats_are_not_shown(opened: Open) -> None:
 
 def test_the_key_of_a_connection_is_in_no_message_whatever_it_looks_like(serve: Serve) -> None:
     key = "correct horse".replace(" ", "-")
-    server = serve(lambda body: failure(400, f"{key!r} may not do that.", "not_allowed"))
+    server = serve(lambda body: Refused(400, f"{key!r} may not do that.", "not_allowed"))
     backend = ProviderBackend("m", ProviderConfig(base_url=server.url, api_key=key))
     (answer,) = ask(backend, ["a"])
     assert "may not do that" in (answer.error or "")

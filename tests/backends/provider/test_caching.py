@@ -10,8 +10,12 @@ import pyarrow as pa
 import pytest
 
 import relquery as rq
-from benchmarks.providers.standin.http import running
-from benchmarks.providers.standin.server import Standin
+from benchmarks.standin.errors import Refused
+from benchmarks.standin.http import Json
+from benchmarks.standin.provider import Provider
+from benchmarks.standin.server import CHAT, RESPONSES, Reply, serving, started
+from benchmarks.standin.wires.openai_chat import completion
+from benchmarks.standin.wires.openai_responses import response
 from relquery.backends.provider.backend import ProviderBackend
 from relquery.backends.provider.config import ProviderConfig
 from relquery.backends.provider.providers import ANTHROPIC, GEMINI, OPENAI
@@ -21,16 +25,6 @@ from relquery.backends.wires.wire import CacheSettings
 from relquery.prices.table import PRICES
 from relquery.prompt import Role, Sampling, Span
 from relquery.sql.caching.plan import cache_plan
-from tests.backends.provider.chat_server import (
-    CHAT,
-    RESPONSES,
-    Body,
-    Reply,
-    completion,
-    failure,
-    response,
-    serving,
-)
 
 IGNORED = "ignore::relquery.errors.SamplingWarning"
 pytestmark = [pytest.mark.long, pytest.mark.filterwarnings(IGNORED)]
@@ -49,11 +43,11 @@ def films(titles: int = 2, reviews: int = 3) -> pa.Table:
     return pa.table({"review": [f"Review {at} was short." for at in rows], "film": texts})
 
 
-def ask(standin: Standin, model: str, rows: pa.Table, **config: Any) -> None:
+def ask(standin: Provider, model: str, rows: pa.Table, **config: Any) -> None:
     """Asks about each row; the stand-in's account tells what was read and written."""
     with (
-        running(standin.handle) as url,
-        rq.connect(model, base_url=f"{url}/v1", api_key="k", max_concurrency=1, **config) as con,
+        started(standin),
+        rq.connect(model, base_url=standin.url, api_key="k", max_concurrency=1, **config) as con,
     ):
         con.register("films", rows)
         assert [row for (row,) in con.sql(ASKED)] == ["Yes"] * len(rows)
@@ -61,28 +55,28 @@ def ask(standin: Standin, model: str, rows: pa.Table, **config: Any) -> None:
 
 @pytest.mark.parametrize("api", ["chat", "responses"])
 def test_current_models_write_where_marks_are_and_read_it_again(api: str) -> None:
-    standin = Standin(answer=lambda sent: "Yes")
+    standin = Provider(answer=lambda sent: "Yes")
     ask(standin, "openai:gpt-6-luna", films(), api=api)
     totals = standin.account.totals
     assert totals.requests == 6
     description = totals.written / 2
     assert description > 1024, "each of the two films was written once"
     assert totals.read == pytest.approx(4 * description, abs=4)
-    assert len({asked.sent.key for asked in standin.asked}) == 2, "one key for each film"
+    assert len({sent.key for sent in standin.prompts}) == 2, "one key for each film"
 
 
 def test_where_nothing_is_shared_current_models_write_nothing_and_get_no_key() -> None:
-    standin = Standin(answer=lambda sent: "Yes")
+    standin = Provider(answer=lambda sent: "Yes")
     ask(standin, "openai:gpt-6-luna", films(6, 1))
     assert standin.account.totals.written == standin.account.totals.read == 0
-    assert {asked.sent.key for asked in standin.asked} == {""}
+    assert {sent.key for sent in standin.prompts} == {""}
 
 
 @pytest.mark.parametrize("api", ["chat", "responses"])
 def test_older_models_are_told_of_groups_and_of_nothing_else(api: str) -> None:
-    standin = Standin(answer=lambda sent: "Yes")
+    standin = Provider(answer=lambda sent: "Yes")
     ask(standin, "openai:gpt-4o-mini", films(2, 20), api=api)
-    keys = {asked.sent.text.split("Film ")[1][0]: asked.sent.key for asked in standin.asked}
+    keys = {sent.text.split("Film ")[1][0]: sent.key for sent in standin.prompts}
     assert len(set(keys.values())) == 2, "more requests than a machine takes have a key a group"
     assert all(len(key) == 32 for key in keys.values())
     assert standin.account.totals.requests == 40
@@ -91,7 +85,7 @@ def test_older_models_are_told_of_groups_and_of_nothing_else(api: str) -> None:
 @pytest.mark.parametrize("refused", ["prompt_cache_key", "prompt_cache_options"])
 @pytest.mark.parametrize("api", ["chat", "responses"])
 def test_a_server_that_refuses_it_is_asked_without_from_then_on(api: Any, refused: str) -> None:
-    refusal = failure(400, f"Unknown parameter: '{refused}'.", None, refused)
+    refusal = Refused(400, f"Unknown parameter: '{refused}'.", None, refused)
     good, route = (completion, CHAT) if api == "chat" else (response, RESPONSES)
     with serving(lambda body: refusal if refused in body else good("Yes"), route) as server:
         config = ProviderConfig(base_url=server.url, api_key="k", api=api, max_concurrency=1)
@@ -106,9 +100,9 @@ def test_a_server_that_refuses_it_is_asked_without_from_then_on(api: Any, refuse
 def test_a_breakpoint_that_is_refused_takes_the_explicit_mode_with_it() -> None:
     where = "messages[1].content[0]"
     said = f"Unknown parameter: '{where}.prompt_cache_breakpoint'."
-    refusal = failure(400, said, "unknown_parameter", where)
+    refusal = Refused(400, said, "unknown_parameter", where)
 
-    def answer(body: Body) -> Reply:
+    def answer(body: Json) -> Reply:
         return refusal if "prompt_cache_breakpoint" in str(body) else completion("Yes")
 
     with serving(answer) as server:
@@ -183,14 +177,14 @@ def test_prefixes_planned_for_an_hour_are_written_for_an_hour() -> None:
     prompts = [(Span(row["film"]), Span(row["review"])) for row in rows]
     plan = cache_plan(prompts, PRICES["claude-sonnet-5"], 1, requests_per_minute=0.1)
     now = [1e6]
-    standin = Standin(clock=lambda: now[0])
-    with running(standin.handle) as url:
-        config = ProviderConfig(base_url=url, api_key="k")
+    standin = Provider(clock=lambda: now[0])
+    with started(standin):
+        config = ProviderConfig(base_url=standin.root, api_key="k")
         backend = ProviderBackend("claude-sonnet-5", config, ANTHROPIC)
         for prompt in plan.prompts(prompts):
             list(backend.answer([prompt], Sampling()))
             now[0] += 600
-    marks = [block.lives for asked in standin.asked for block in asked.sent.blocks if block.lives]
+    marks = [block.lives for sent in standin.prompts for block in sent.blocks if block.lives]
     assert marks == [3600.0] * 3
     totals = standin.account.totals
     assert totals.read == 2 * totals.written > 0

@@ -11,15 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.backends.provider.chat_server import (
-    Body,
-    ChatServer,
-    Reply,
-    Serve,
-    Silence,
-    completion,
-    until,
-)
+from benchmarks.standin.http import Json
+from benchmarks.standin.server import Reply, Scripted, Silence, until
+from benchmarks.standin.wires.openai_chat import completion
+from tests.backends.conftest import Serve
 from tests.ledger.stored import stored
 
 pytestmark = pytest.mark.long
@@ -41,7 +36,7 @@ class Server:
         """Whether the client has taken all answers: with each it has sent another request."""
         return len(self.chat.asked) == ANSWERED + 16
 
-    def reply(self, body: Body) -> Reply | Silence:
+    def reply(self, body: Json) -> Reply | Silence:
         is_answered = self.goes_on or len(self.chat.asked) <= ANSWERED
         return completion("yes") if is_answered else Silence.UNTIL_CLIENT_LEAVES
 

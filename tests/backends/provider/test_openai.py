@@ -24,23 +24,23 @@ from relquery.backends.provider.config import ProviderConfig
 from relquery.connection import connect
 from relquery.errors import ConfigError, ModelError
 from relquery.prompt import Adjustments, Answer, Finish, Nest, Prompt, Reuse, Role, Sampling, Span
-from tests.backends.provider.chat_server import (
+from benchmarks.standin.errors import Refused
+from benchmarks.standin.http import Json
+from benchmarks.standin.server import (
     MESSAGES,
     RESPONSES,
-    AnswerFunction,
-    Body,
-    ChatServer,
     Reply,
-    Serve,
+    Script,
+    Scripted,
     Silence,
-    completion,
-    failure,
-    message,
     question,
-    response,
     serving,
     until,
 )
+from benchmarks.standin.wires.anthropic import message
+from benchmarks.standin.wires.openai_chat import completion
+from benchmarks.standin.wires.openai_responses import response
+from tests.backends.conftest import Serve
 from tests.cases import cases
 
 # As where the `local` extra is not installed.
@@ -49,7 +49,7 @@ COMMAND = [sys.executable, "-c", f"{BASE_INSTALL}; from relquery.cli import main
 LABELS = Sampling(labels=("Yes", "No"), max_tokens=1)
 
 
-def backend(server: ChatServer, model: str = "m", **settings: Any) -> ProviderBackend:
+def backend(server: Scripted, model: str = "m", **settings: Any) -> ProviderBackend:
     return ProviderBackend(model, ProviderConfig(base_url=server.url, **settings))
 
 
@@ -65,20 +65,20 @@ def ask(
     return [answer for _, answer in sorted(pairs, key=lambda pair: pair[0])]
 
 
-def echo(body: Body) -> Reply:
+def echo(body: Json) -> Reply:
     return completion(question(body).removeprefix("Question: ").upper())
 
 
-def row_of(body: Body) -> int:
+def row_of(body: Json) -> int:
     return int(question(body).split()[-1])
 
 
-def asks_for_json(body: Body) -> bool:
+def asks_for_json(body: Json) -> bool:
     return "response_format" in body
 
 
 def test_answers_find_their_prompts_whatever_the_order_they_come_in(serve: Serve) -> None:
-    def slow_when_even(body: Body) -> Reply:
+    def slow_when_even(body: Json) -> Reply:
         if int(question(body)[-1]) % 2 == 0:
             time.sleep(0.1)
         return echo(body)
@@ -125,12 +125,12 @@ def test_what_is_no_whole_answer_is_an_error_that_says_why(serve: Serve) -> None
         (completion(None, refusal="I must not."), Finish.ERROR, "refused: I must not."),
         (completion(None), Finish.ERROR, "answer is incomplete"),
         (completion("x", "tool_calls"), Finish.ERROR, "tool_calls"),
-        (Reply({"error": {"message": "busy"}}), Finish.ERROR, "not a chat completion"),
-        (Reply({"choices": []}), Finish.ERROR, "not a chat completion"),
-        (Reply("<html>hello"), Finish.ERROR, "<html>hello"),
-        (Reply("<html>", headers={"Content-Type": "text/html"}), Finish.ERROR, "<html>"),
-        (failure(400, "context too long"), Finish.ERROR, "answered 400: context too long."),
-        (Reply({"detail": "no"}, 422), Finish.ERROR, "answered 422: no."),
+        (Response({"error": {"message": "busy"}}), Finish.ERROR, "not a chat completion"),
+        (Response({"choices": []}), Finish.ERROR, "not a chat completion"),
+        (Response("<html>hello"), Finish.ERROR, "<html>hello"),
+        (Response("<html>", headers={"Content-Type": "text/html"}), Finish.ERROR, "<html>"),
+        (Refused(400, "context too long"), Finish.ERROR, "answered 400: context too long."),
+        (Response({"detail": "no"}, 422), Finish.ERROR, "answered 422: no."),
     ]
     server = serve(lambda body: echo(body) if "good" in question(body) else cases[row_of(body)][0])
     good, *bad = ask(backend(server, max_retries=0), ["good", *map(str, range(len(cases)))])
@@ -158,7 +158,7 @@ def test_a_prompt_that_messages_cannot_carry_is_not_sent(serve: Serve) -> None:
 
 
 def test_closing_the_iterator_cancels_what_is_open_at_once(serve: Serve) -> None:
-    def hold_all_but_one(body: Body) -> Reply | Silence:
+    def hold_all_but_one(body: Json) -> Reply | Silence:
         return echo(body) if question(body).endswith("r0") else Silence.UNTIL_CLIENT_LEAVES
 
     server = serve(hold_all_but_one)
@@ -193,9 +193,9 @@ def test_connections_close_to_the_end_though_the_reader_has_gone(
 def test_a_busy_server_is_asked_again_when_it_says_to(serve: Serve) -> None:
     times: list[float] = []
 
-    def busy_once(body: Body) -> Reply:
+    def busy_once(body: Json) -> Reply:
         times.append(time.perf_counter())
-        return failure(429, "slow down", Retry_After="0.2") if len(times) == 1 else echo(body)
+        return Refused(429, "slow down", Retry_After="0.2") if len(times) == 1 else echo(body)
 
     (answer,) = ask(backend(serve(busy_once)), ["a"])
     assert (answer.text, answer.attempts) == ("A", 2)
@@ -204,13 +204,13 @@ def test_a_busy_server_is_asked_again_when_it_says_to(serve: Serve) -> None:
 
 def test_a_passing_error_costs_an_attempt(serve: Serve) -> None:
     for status in (408, 409, 500, 503):
-        replies = iter([failure(status, "a moment", retry_after_ms="10")])
+        replies = iter([Refused(status, "a moment", retry_after_ms="10")])
         server = serve(lambda body, replies=replies: next(replies, echo(body)))  # type: ignore[misc]
         (answer,) = ask(backend(server), ["a"])
         assert (answer.text, answer.attempts) == ("A", 2)
 
 
-KAPUT = failure(500, "kaput", retry_after_ms="10")
+KAPUT = Refused(500, "kaput", retry_after_ms="10")
 
 
 @pytest.mark.parametrize(
@@ -234,10 +234,10 @@ def test_a_lasting_fault_is_its_rows_own_error(
 @pytest.mark.parametrize(
     ("reply", "message"),
     [
-        (failure(401, "Incorrect API key"), "Incorrect API key. Set OPENAI_API_KEY"),
-        (failure(403, "not yours"), "does not serve the model 'm'.*not yours"),
-        (failure(404, "no such model"), "no such model. Check the model's name"),
-        (failure(429, "You are broke", "insufficient_quota"), "no quota left.*You are broke"),
+        (Refused(401, "Incorrect API key"), "Incorrect API key. Set OPENAI_API_KEY"),
+        (Refused(403, "not yours"), "does not serve the model 'm'.*not yours"),
+        (Refused(404, "no such model"), "no such model. Check the model's name"),
+        (Refused(429, "You are broke", "insufficient_quota"), "no quota left.*You are broke"),
     ],
 )
 def test_what_all_would_meet_stops_the_query(serve: Serve, reply: Reply, message: str) -> None:
@@ -248,7 +248,7 @@ def test_what_all_would_meet_stops_the_query(serve: Serve, reply: Reply, message
 
 
 def test_a_slip_in_a_models_name_is_told_with_the_name_that_was_meant(serve: Serve) -> None:
-    server = serve(lambda body: failure(404, "no such model"))
+    server = serve(lambda body: Refused(404, "no such model"))
     for name, hint in (("gpt-5-mimi", r" Did you mean 'gpt-5-mini'\?"), ("my-own", "")):
         asked = ProviderBackend(name, ProviderConfig(base_url=server.url, api_key="k"))
         with pytest.raises(ModelError, match=rf"no such model\.{hint} Check the model's name"):
@@ -273,9 +273,9 @@ def test_labels_are_asked_for_by_a_schema_and_come_back_as_plain_text(serve: Ser
 
 
 def test_a_server_without_schemas_is_told_the_choices_in_words(serve: Serve) -> None:
-    def plain(body: Body) -> Reply:
+    def plain(body: Json) -> Reply:
         if asks_for_json(body):
-            return failure(400, "Unknown parameter: 'response_format'")
+            return Refused(400, "Unknown parameter: 'response_format'")
         return completion(" No\n" if question(body).endswith("a") else "Hardly")
 
     server = serve(plain)
@@ -313,10 +313,10 @@ def test_a_failure_without_words_is_called_by_its_name() -> None:
 TOLD = Sampling(labels=("Yes", "No"), max_tokens=1, told=True)
 
 
-def label_or(text: str, strange: set[str]) -> AnswerFunction:
+def label_or(text: str, strange: set[str]) -> Script:
     """Answers `text` to some rows, and the label of the schema if there is one."""
 
-    def answer(body: Body) -> Reply:
+    def answer(body: Json) -> Reply:
         if asks_for_json(body):
             return completion('{"answer": "No"}')
         return completion(text if question(body).removeprefix("Question: ") in strange else "Yes")
@@ -363,9 +363,9 @@ def test_rows_whose_answers_are_no_labels_have_the_schema(
 
 
 def test_told_labels_are_said_in_words_where_no_schema_is_taken(serve: Serve) -> None:
-    def plain(body: Body) -> Reply:
+    def plain(body: Json) -> Reply:
         if asks_for_json(body):
-            return failure(400, "Unknown parameter: 'response_format'")
+            return Refused(400, "Unknown parameter: 'response_format'")
         is_ruled = '["Yes", "No"]' in body["messages"][0]["content"]
         return completion("No" if is_ruled else "Hm.")
 
@@ -400,9 +400,9 @@ def test_messages_of_one_role_are_joined_only_where_roles_must_alternate(serve: 
         ["ab"],
     ]
 
-    def strict(body: Body) -> Reply:
+    def strict(body: Json) -> Reply:
         if len(body["messages"]) > 1:
-            return failure(400, "Conversation roles must alternate user/assistant/user/...")
+            return Refused(400, "Conversation roles must alternate user/assistant/user/...")
         return echo(body)
 
     server = serve(strict)
@@ -458,7 +458,7 @@ def test_the_package_of_the_provider_is_imported_for_its_models_alone() -> None:
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"
 
 
-def rate(body: Body) -> Reply:
+def rate(body: Json) -> Reply:
     return completion(json.dumps({"answer": "Yes" if "good" in question(body) else "No"}))
 
 

@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
-from benchmarks.providers.standin.http import Request, Response
-from benchmarks.providers.standin.scripted import Scripted, started
+from benchmarks.standin.http import Json, Request, Response
+from benchmarks.standin.server import Reply, Scripted, started
+from benchmarks.standin.wires.anthropic import message
+from benchmarks.standin.wires.openai_chat import completion
 from relquery.backends.base import Backend
 from relquery.backends.load import is_served, load
 from relquery.backends.provider.config import ProviderConfig
@@ -20,7 +22,6 @@ from relquery.backends.provider.providers import PROVIDERS, Access, CommandToken
 from relquery.errors import BudgetError, ConfigError, ModelError
 from relquery.prompt import Answer, Sampling, Span
 from relquery.sql.executor.context import usd_of
-from tests.backends.provider.chat_server import Body, Reply, completion, message
 
 
 class Service(Scripted):
@@ -49,7 +50,7 @@ class Opened:
         self.stack = stack
 
     def __call__(self, path: str = "/v1", answer: Any = None) -> Service:
-        def yes(body: Body) -> Reply:
+        def yes(body: Json) -> Reply:
             del body
             return completion("yes")
 
@@ -188,11 +189,9 @@ def test_entries_of_an_hour_are_billed_as_such() -> None:
         },
     }
 
-    def answer(body: Body) -> Reply:
+    def answer(body: Json) -> Reply:
         del body
-        reply = message("yes")
-        assert isinstance(reply.body, dict)
-        return Reply(reply.body | {"usage": usage})
+        return message("yes") | {"usage": usage}
 
     with started(Service(answer, "/v1/messages")) as server:
         backend = load("anthropic:claude-sonnet-5", base_url=server.root, api_key="k")
@@ -273,11 +272,10 @@ def test_flex_is_asked_for_and_billed_at_half(service: Opened) -> None:
 
 
 def test_openrouter_is_billed_by_what_it_says(service: Opened) -> None:
-    def answer(body: Body) -> Reply:
+    def answer(body: Json) -> Reply:
         del body
         reply = completion("yes")
-        assert isinstance(reply.body, dict)
-        reply.body["usage"]["cost"] = 0.004
+        reply["usage"]["cost"] = 0.004
         return reply
 
     server = service(answer=answer)
@@ -292,7 +290,7 @@ def test_openrouter_is_billed_by_what_it_says(service: Opened) -> None:
 
 
 def test_groqs_waits_are_durations(service: Opened) -> None:
-    def answer(body: Body) -> Reply:
+    def answer(body: Json) -> Reply:
         if len(server.asked) > 1:
             return completion("yes")
         headers = {
@@ -303,7 +301,7 @@ def test_groqs_waits_are_durations(service: Opened) -> None:
             "x-ratelimit-reset-requests": "2m59.56s",
             "x-ratelimit-reset-tokens": "600ms",
         }
-        return Reply({"error": {"message": "Rate limit reached"}}, 429, headers)
+        return Response({"error": {"message": "Rate limit reached"}}, 429, headers)
 
     server = service(answer=answer)
     begun = time.monotonic()

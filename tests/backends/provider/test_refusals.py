@@ -15,24 +15,17 @@ from relquery.backends.provider.config import ProviderConfig
 from relquery.connection import connect
 from relquery.errors import ModelError, PartialResultWarning, SamplingWarning
 from relquery.prompt import Answer, Finish, Sampling, Span
-from tests.backends.provider.chat_server import (
-    AnswerFunction,
-    Body,
-    ChatServer,
-    Reply,
-    Serve,
-    Silence,
-    completion,
-    failure,
-    question,
-    until,
-)
+from benchmarks.standin.errors import Refused
+from benchmarks.standin.http import Json
+from benchmarks.standin.server import Reply, Script, Scripted, Silence, question, until
+from benchmarks.standin.wires.openai_chat import completion
+from tests.backends.conftest import Serve
 from tests.ledger.stored import stored
 
 LABELS = Sampling(labels=("Yes", "No"), max_tokens=1)
 
 
-def backend(server: ChatServer, **settings: Any) -> ProviderBackend:
+def backend(server: Scripted, **settings: Any) -> ProviderBackend:
     return ProviderBackend("m", ProviderConfig(base_url=server.url, **settings))
 
 
@@ -43,12 +36,12 @@ def ask(
     return [answers[index] for index in range(len(texts))]
 
 
-def echo(body: Body) -> Reply:
+def echo(body: Json) -> Reply:
     return completion(question(body))
 
 
-def refusing(name: str, message: str, code: str | None, param: str | None) -> AnswerFunction:
-    return lambda body: failure(400, message, code, param) if name in body else echo(body)
+def refusing(name: str, message: str, code: str | None, param: str | None) -> Script:
+    return lambda body: Refused(400, message, code, param) if name in body else echo(body)
 
 
 UNSUPPORTED = ("Unsupported parameter.", "unsupported_parameter")
@@ -97,9 +90,9 @@ def test_answers_without_a_temperature_warn_and_are_kept(serve: Serve, tmp_path:
 
 @pytest.mark.filterwarnings("ignore::relquery.errors.SamplingWarning")
 def test_one_refusal_shows_that_a_server_has_the_model_whose_name_it_has(serve: Serve) -> None:
-    def reasoning(body: Body) -> Reply:
+    def reasoning(body: Json) -> Reply:
         refused = [name for name in ("max_tokens", "temperature") if name in body]
-        return failure(400, "Unsupported.", UNSUPPORTED[1], refused[0]) if refused else echo(body)
+        return Refused(400, "Unsupported.", UNSUPPORTED[1], refused[0]) if refused else echo(body)
 
     server = serve(reasoning)
     for model, refusals in (("gpt-5-mini", 1), ("some-model", 2)):
@@ -127,7 +120,7 @@ def test_a_setting_that_is_given_is_not_left(serve: Serve, name: str, sampling: 
 
 @pytest.mark.filterwarnings("ignore::relquery.errors.SamplingWarning")
 def test_what_was_learnt_of_greedy_requests_does_not_change_sampled_ones(serve: Serve) -> None:
-    zero = failure(400, "Only above 0.", "unsupported_value", "temperature")
+    zero = Refused(400, "Only above 0.", "unsupported_value", "temperature")
     server = serve(lambda body: zero if body.get("temperature") == 0 else echo(body))
     asked = backend(server)
     for sampling in (Sampling(), Sampling(temperature=0.7)):
@@ -136,9 +129,9 @@ def test_what_was_learnt_of_greedy_requests_does_not_change_sampled_ones(serve: 
 
 
 def test_a_word_in_a_rows_own_error_teaches_nothing(serve: Serve) -> None:
-    def strict(body: Body) -> Reply:
+    def strict(body: Json) -> Reply:
         hot = question(body).endswith("hot")
-        return failure(400, "Bad text: 'the temperature is hot'") if hot else echo(body)
+        return Refused(400, "Bad text: 'the temperature is hot'") if hot else echo(body)
 
     server = serve(strict)
     answers = ask(backend(server, max_concurrency=1), ["a", "hot", "b"])
@@ -147,9 +140,9 @@ def test_a_word_in_a_rows_own_error_teaches_nothing(serve: Serve) -> None:
 
 
 def test_where_stop_is_refused_answers_are_cut_here(serve: Serve) -> None:
-    def server_without_stop(body: Body) -> Reply:
+    def server_without_stop(body: Json) -> Reply:
         if "stop" in body:
-            return failure(400, "Not supported.", "unsupported_parameter", "stop")
+            return Refused(400, "Not supported.", "unsupported_parameter", "stop")
         return completion("<think>a # b</think>one # two", output_tokens=9)
 
     server = serve(server_without_stop)
@@ -160,9 +153,9 @@ def test_where_stop_is_refused_answers_are_cut_here(serve: Serve) -> None:
 def test_a_refusal_is_its_rows_own_where_others_are_answered(serve: Serve) -> None:
     statuses = ["400", "403", "404", "413", "422"]
 
-    def refuse(body: Body) -> Reply:
+    def refuse(body: Json) -> Reply:
         status = question(body)
-        return failure(int(status), "not this one") if status in statuses else echo(body)
+        return Refused(int(status), "not this one") if status in statuses else echo(body)
 
     answers = ask(backend(serve(refuse)), ["good", *statuses, *statuses, "fine"])
     assert (answers[0].text, answers[-1].text) == ("good", "fine")
@@ -172,7 +165,7 @@ def test_a_refusal_is_its_rows_own_where_others_are_answered(serve: Serve) -> No
 
 
 def test_a_refused_row_is_null_and_warned_of(serve: Serve) -> None:
-    refusal = failure(400, "not this one")
+    refusal = Refused(400, "not this one")
     server = serve(lambda body: refusal if "bad" in question(body) else echo(body))
     with connect(backend(server)) as con:
         con.register("t", {"x": ["bad 1", "bad 2", "good 1", "good 2"]})
@@ -184,10 +177,10 @@ def test_a_refused_row_is_null_and_warned_of(serve: Serve) -> None:
 @pytest.mark.parametrize(
     ("reply", "message"),
     [
-        (failure(400, "No grammar here."), "first 16 .* failed alike.*No grammar here"),
-        (failure(500, "kaput", x_should_retry="false"), "failed alike.*500: kaput"),
-        (Reply("<html>Welcome"), "not a chat completion: <html>Welcome Check base_url"),
-        (Reply({"error": {"message": "busy"}}), "not a chat completion.*busy"),
+        (Refused(400, "No grammar here."), "first 16 .* failed alike.*No grammar here"),
+        (Refused(500, "kaput", x_should_retry="false"), "failed alike.*500: kaput"),
+        (Response("<html>Welcome"), "not a chat completion: <html>Welcome Check base_url"),
+        (Response({"error": {"message": "busy"}}), "not a chat completion.*busy"),
         (Silence.HANG_UP, "failed alike.*connection failed"),
     ],
 )
@@ -201,15 +194,15 @@ def test_all_alike_stop_the_query(serve: Serve, reply: Reply | Silence, message:
 def fault(number: int, text: str) -> Reply:
     """What a server on FastAPI says of a request that it cannot read: with what was sent."""
     fields = {"type": "missing", "loc": ["body", "x"], "msg": "Field required"}
-    return Reply({"detail": [fields | {"input": {"content": text}}]}, 422)
+    return Response({"detail": [fields | {"input": {"content": text}}]}, 422)
 
 
 def test_failures_are_alike_whatever_of_its_own_a_request_has(serve: Serve) -> None:
     replies: list[Callable[[int, str], Reply]] = [
-        lambda number, text: failure(400, f"Failed (request req-{10**9 + number}a)"),
-        lambda number, text: failure(400, f"Row {number} of {number % 7 + 1} is bad."),
-        lambda number, text: failure(400, f"No grammar for '{text}' (line {number})."),
-        lambda number, text: failure(500, f'Kaput at "{text}"', x_should_retry="false"),
+        lambda number, text: Refused(400, f"Failed (request req-{10**9 + number}a)"),
+        lambda number, text: Refused(400, f"Row {number} of {number % 7 + 1} is bad."),
+        lambda number, text: Refused(400, f"No grammar for '{text}' (line {number})."),
+        lambda number, text: Refused(500, f'Kaput at "{text}"', x_should_retry="false"),
         fault,
     ]
     for reply in replies:
@@ -229,10 +222,10 @@ def test_a_server_s_list_of_faults_is_told_in_words(serve: Serve) -> None:
 
 def test_prompts_that_a_server_cannot_take_are_their_rows_errors_however_many(serve: Serve) -> None:
     for reply in (
-        failure(400, "This model's maximum context length is 4096 tokens."),
-        failure(400, "Try again.", "context_length_exceeded"),
-        failure(400, "The response was filtered.", "content_filter"),
-        failure(413, "Payload Too Large"),
+        Refused(400, "This model's maximum context length is 4096 tokens."),
+        Refused(400, "Try again.", "context_length_exceeded"),
+        Refused(400, "The response was filtered.", "content_filter"),
+        Refused(413, "Payload Too Large"),
     ):
         server = serve(lambda body, reply=reply: echo(body) if "z" in question(body) else reply)  # type: ignore[misc]
         answers = ask(backend(server), [*["x"] * 30, "z"])
@@ -240,10 +233,10 @@ def test_prompts_that_a_server_cannot_take_are_their_rows_errors_however_many(se
 
 
 def test_a_server_that_goes_away_stops_the_query(serve: Serve, tmp_path: Path) -> None:
-    busy = failure(503, "unloading", x_should_retry="false")
+    busy = Refused(503, "unloading", x_should_retry="false")
     seen: list[None] = []
 
-    def leave_after_ten(body: Body) -> Reply:
+    def leave_after_ten(body: Json) -> Reply:
         seen.append(None)
         return echo(body) if len(seen) <= 10 else busy
 
@@ -260,7 +253,7 @@ def test_answers_that_came_are_kept_though_nobody_takes_them(serve: Serve, tmp_p
     """The one who asks is busy with the first when the others come, and then gives up."""
     all_there = threading.Barrier(6)
 
-    def at_once(body: Body) -> Reply:
+    def at_once(body: Json) -> Reply:
         all_there.wait(30)
         return echo(body)
 

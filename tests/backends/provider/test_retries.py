@@ -18,23 +18,19 @@ from relquery.backends.wires.errors import status_error
 from relquery.backends.wires.reply import Reply as Said
 from relquery.errors import ModelError
 from relquery.prompt import Answer, Sampling, Span
-from tests.backends.provider.chat_server import (
-    Body,
-    ChatServer,
-    Reply,
-    Serve,
-    completion,
-    question,
-)
+from benchmarks.standin.http import Json
+from benchmarks.standin.server import Reply, Scripted, question
+from benchmarks.standin.wires.openai_chat import completion
+from tests.backends.conftest import Serve
 
 SOON = {"retry-after-ms": "10"}
 
 
-def backend(server: ChatServer, **settings: Any) -> ProviderBackend:
+def backend(server: Scripted, **settings: Any) -> ProviderBackend:
     return ProviderBackend("m", ProviderConfig(base_url=server.url, api_key="k", **settings))
 
 
-def ask(server: ChatServer, sampling: Sampling | None = None, **settings: Any) -> Answer:
+def ask(server: Scripted, sampling: Sampling | None = None, **settings: Any) -> Answer:
     ((_, answer),) = backend(server, **settings).answer([(Span("a"),)], sampling or Sampling())
     return answer
 
@@ -65,10 +61,10 @@ def test_a_wait_is_found_in_the_body_of_an_error() -> None:
 def test_a_wait_in_a_body_is_kept_to(serve: Serve) -> None:
     times: list[float] = []
 
-    def busy_once(body: Body) -> Reply:
+    def busy_once(body: Json) -> Reply:
         times.append(time.perf_counter())
         error = {"message": "Please try again in 0.3s.", "type": "tokens"}
-        return Reply({"error": error}, 429) if len(times) == 1 else completion("yes")
+        return Response({"error": error}, 429) if len(times) == 1 else completion("yes")
 
     assert ask(serve(busy_once), max_retries=0).text == "yes"
     assert 0.3 <= times[1] - times[0] < 0.5
@@ -93,7 +89,7 @@ def test_a_refusal_by_a_limit_is_no_failed_try() -> None:
     ["<html>Bad gateway", '{"choices": [{"mess', {"error": {"message": "busy"}}, {"choices": []}],
 )
 def test_a_reply_that_is_no_answer_is_asked_for_again(serve: Serve, body: Any) -> None:
-    replies = iter([Reply(body, headers=SOON)] * 2)
+    replies = iter([Response(body, headers=SOON)] * 2)
     server = serve(lambda asked: next(replies, completion("yes")))
     answer = ask(server)
     assert (answer.text, answer.attempts) == ("yes", 3)
@@ -101,7 +97,7 @@ def test_a_reply_that_is_no_answer_is_asked_for_again(serve: Serve, body: Any) -
 
 def test_an_error_in_place_of_a_reply_has_the_status_that_it_names(serve: Serve) -> None:
     said = {"error": {"code": 400, "message": "This prompt was flagged."}}
-    server = serve(lambda body: Reply(said))
+    server = serve(lambda body: Response(said))
     assert ask(server).error == "The server answered 400: This prompt was flagged."
     assert len(server.asked) == 1
 
@@ -133,7 +129,7 @@ ASKED = "SELECT LLM('How many?', x, output := 'INTEGER', retry := true) AS n FRO
 
 @pytest.mark.filterwarnings("ignore::relquery.errors.PartialResultWarning")
 def test_a_second_try_that_was_asked_for_goes_before_the_end_of_all(serve: Serve) -> None:
-    def at_second(body: Body) -> Reply:
+    def at_second(body: Json) -> Reply:
         is_second = "Answer again" in question(body)
         return completion(json.dumps({"answer": 7}) if is_second else "Well, seven.")
 

@@ -11,19 +11,23 @@ from relquery.backends.provider.backend import ProviderBackend
 from relquery.backends.provider.config import ProviderConfig
 from relquery.backends.schemas.closed import closed
 from relquery.prompt import Answer, Finish, Role, Sampling, Span
-from tests.backends.provider.chat_server import Body, ChatServer, Reply, Serve, completion, failure
+from benchmarks.standin.errors import Refused
+from benchmarks.standin.http import Json
+from benchmarks.standin.server import Reply, Scripted
+from benchmarks.standin.wires.openai_chat import completion
+from tests.backends.conftest import Serve
 from tests.schemas import STRUCT
 
 NUMBER = '{"type": "integer"}'
 
 
-def ask(server: ChatServer, *samplings: Sampling) -> list[Answer]:
+def ask(server: Scripted, *samplings: Sampling) -> list[Answer]:
     asked = ProviderBackend("m", ProviderConfig(base_url=server.url))
     prompt = (Span("Be brief.", Role.SYSTEM), Span("Row 1"))
     return [answer for sampling in samplings for _, answer in asked.answer([prompt], sampling)]
 
 
-def schema_of(body: Body) -> Any:
+def schema_of(body: Json) -> Any:
     found = body["response_format"]
     assert found["type"] == "json_schema"
     assert found["json_schema"]["strict"] is True
@@ -99,8 +103,8 @@ def test_an_answer_that_is_no_json_is_an_error_and_a_cut_one_stays_cut(serve: Se
 @pytest.mark.parametrize(
     "refusal",
     [
-        failure(400, "No.", "unsupported_parameter", "response_format"),
-        failure(400, "Invalid schema for response_format 'answer': 'maxLength' is not permitted."),
+        Refused(400, "No.", "unsupported_parameter", "response_format"),
+        Refused(400, "Invalid schema for response_format 'answer': 'maxLength' is not permitted."),
     ],
 )
 def test_a_server_that_refuses_a_schema_gets_it_in_words(serve: Serve, refusal: Reply) -> None:
@@ -114,9 +118,9 @@ def test_a_server_that_refuses_a_schema_gets_it_in_words(serve: Serve, refusal: 
 
 
 def test_a_server_that_refuses_one_schema_is_asked_for_others_and_labels(serve: Serve) -> None:
-    def no_lengths(body: Body) -> Reply:
+    def no_lengths(body: Json) -> Reply:
         if "maxLength" in json.dumps(body.get("response_format")):
-            return failure(400, "'maxLength' is not permitted.", None, "response_format")
+            return Refused(400, "'maxLength' is not permitted.", None, "response_format")
         return completion('"Yes"' if "response_format" not in body else '{"answer": "Yes"}')
 
     server = serve(no_lengths)
@@ -129,7 +133,7 @@ def test_a_server_that_refuses_one_schema_is_asked_for_others_and_labels(serve: 
 
 
 def test_a_server_that_refuses_formats_for_labels_is_not_asked_for_schemas(serve: Serve) -> None:
-    refusal = failure(400, "No.", "unsupported_parameter", "response_format")
+    refusal = Refused(400, "No.", "unsupported_parameter", "response_format")
     server = serve(lambda body: refusal if "response_format" in body else completion("7"))
     answers = ask(server, Sampling(labels=("7", "8")), Sampling(schema=NUMBER))
     assert [answer.text for answer in answers] == ["7", "7"]

@@ -19,7 +19,10 @@ from relquery.backends.provider.limiter import Need
 from relquery.backends.provider.spending import Amount, Spending
 from relquery.backends.wires.reply import Usage
 from relquery.errors import BudgetError, ConfigError
-from tests.backends.provider.chat_server import Body, Reply, Serve, completion, until
+from benchmarks.standin.http import Json
+from benchmarks.standin.server import Reply, until
+from benchmarks.standin.wires.openai_chat import completion
+from tests.backends.conftest import Serve
 from tests.cases import cases
 
 
@@ -127,7 +130,7 @@ def test_commands_that_are_killed_never_pay_more_than_the_month_allows(
     """Two at once, one of them killed, each with rows of its own; the server keeps the bill."""
     billed, path = 0, tmp_path / "run.db"
 
-    def reply(body: Body) -> Reply:
+    def reply(body: Json) -> Reply:
         nonlocal billed
         billed += 1
         return completion("yes")

@@ -13,18 +13,10 @@ from relquery.backends.provider.server import Server
 from relquery.backends.provider.streaming import StreamingClient
 from relquery.errors import ModelError, SamplingWarning
 from relquery.prompt import Answer, Finish, Reuse, Span
-from tests.backends.provider.chat_server import (
-    AnswerFunction,
-    Body,
-    Reply,
-    Silence,
-    Stream,
-    completion,
-    failure,
-    part,
-    serving,
-    streamed,
-)
+from benchmarks.standin.errors import Refused
+from benchmarks.standin.http import Json
+from benchmarks.standin.server import Reply, Script, Silence, Stream, serving
+from benchmarks.standin.wires.openai_chat import chunk, completion, streamed
 
 PROMPT = [Span("Is it?")]
 
@@ -35,11 +27,11 @@ class Told:
 
     answers: list[Answer]
     heard: int
-    asked: list[Body]
+    asked: list[Json]
     backend: StreamingClient
 
 
-def ask(answer: AnswerFunction, prompts: Sequence[Span] = PROMPT, timeout: float = 5.0) -> Told:
+def ask(answer: Script, prompts: Sequence[Span] = PROMPT, timeout: float = 5.0) -> Told:
     heard: list[None] = []
 
     async def talk(backend: StreamingClient) -> list[Answer]:
@@ -76,18 +68,18 @@ def test_an_answer_cut_by_its_limit_is_no_failure_and_tokens_need_not_be_told() 
     told = ask(lambda body: Stream(streamed("It", " may", finish="length")))
     assert (told.answers[0].finish, told.answers[0].error) == (Finish.LENGTH, None)
     assert not told.backend.tells_cached
-    told = ask(lambda body: Stream([part(content="x"), part("stop")]))
+    told = ask(lambda body: Stream([chunk(content="x"), chunk("stop")]))
     assert told.answers == [Answer("x", Finish.STOP)]
     assert not told.backend.tells_tokens
 
 
 def test_a_first_token_is_text_and_not_the_name_of_a_role() -> None:
     for heard, events in (
-        (0, [part(role="assistant", content="")]),
-        (1, [part(role="assistant"), part(content="x"), part(content="y")]),
-        (1, [part(reasoning_content="Hm")]),
-        (1, [part(reasoning="Hm")]),
-        (1, [part("length")]),
+        (0, [chunk(role="assistant", content="")]),
+        (1, [chunk(role="assistant"), chunk(content="x"), chunk(content="y")]),
+        (1, [chunk(reasoning_content="Hm")]),
+        (1, [chunk(reasoning="Hm")]),
+        (1, [chunk("length")]),
     ):
         stream = Stream([*events, Silence.HANG_UP])
         assert ask(lambda body, stream=stream: stream).heard == heard  # type: ignore[misc]
@@ -96,13 +88,13 @@ def test_a_first_token_is_text_and_not_the_name_of_a_role() -> None:
 @pytest.mark.parametrize(
     ("reply", "message"),
     [
-        (failure(500, "out of memory"), "The server answered 500: out of memory."),
-        (Reply("no JSON", 502), "The server answered 502: no JSON."),
+        (Refused(500, "out of memory"), "The server answered 500: out of memory."),
+        (Response("no JSON", 502), "The server answered 502: no JSON."),
         (Silence.HANG_UP, "The connection failed"),
-        (Stream([part(content="x"), Silence.HANG_UP]), "The connection failed"),
-        (Stream([part(content="x")]), "No whole answer was streamed"),
+        (Stream([chunk(content="x"), Silence.HANG_UP]), "The connection failed"),
+        (Stream([chunk(content="x")]), "No whole answer was streamed"),
         (Stream([{"error": {"message": "preempted"}}]), "The server broke off: preempted."),
-        (Stream([part("content_filter")]), "content filter"),
+        (Stream([chunk("content_filter")]), "content filter"),
         (Stream(["data: [1]\n\n"]), "not a chat completion: [1]"),
         (Stream([{"choices": [3]}]), "not a chat completion"),
         (Stream(["data: {\n\n"]), "The request failed"),
@@ -119,17 +111,17 @@ def test_a_request_that_fails_says_why(reply: Reply | Stream | Silence, message:
 def test_a_silent_server_is_given_up_and_what_no_provider_takes_is_not_sent() -> None:
     told = ask(lambda body: Silence.UNTIL_CLIENT_LEAVES, timeout=0.1)
     assert told.answers[0].error == "Nothing was heard for 0.1 seconds. Raise the timeout."
-    told = ask(lambda body: failure(500, ""), [Span("x", reuse=Reuse.INDEPENDENT)])
+    told = ask(lambda body: Refused(500, ""), [Span("x", reuse=Reuse.INDEPENDENT)])
     assert "independent spans" in str(told.answers[0].error)
     assert told.asked == []
 
 
 def test_what_a_server_refuses_is_left_out_from_then_on() -> None:
-    def strict(body: Body) -> Reply | Stream:
+    def strict(body: Json) -> Reply | Stream:
         if "stream_options" in body:
-            return failure(400, "Unknown parameter: stream_options")
+            return Refused(400, "Unknown parameter: stream_options")
         if "max_tokens" in body:
-            return failure(422, "Use max_completion_tokens instead")
+            return Refused(422, "Use max_completion_tokens instead")
         return Stream(streamed("x"))
 
     told = ask(strict, [*PROMPT, *PROMPT])
@@ -139,9 +131,9 @@ def test_what_a_server_refuses_is_left_out_from_then_on() -> None:
 
 
 def test_a_server_that_refuses_temperature_0_is_measured_at_its_own() -> None:
-    def strict(body: Body) -> Reply | Stream:
+    def strict(body: Json) -> Reply | Stream:
         if "temperature" in body:
-            return failure(400, "Unsupported.", "unsupported_value", "temperature")
+            return Refused(400, "Unsupported.", "unsupported_value", "temperature")
         return Stream(streamed("x"))
 
     with pytest.warns(SamplingWarning, match="refuses temperature 0"):
@@ -152,19 +144,19 @@ def test_a_server_that_refuses_temperature_0_is_measured_at_its_own() -> None:
 
 def test_odd_usage_costs_no_answer() -> None:
     usages: list[object] = [[], "many", 3, {"prompt_tokens": "x", "prompt_tokens_details": [1]}]
-    replies = iter([Stream([part(content="x"), part("stop"), {"usage": odd}]) for odd in usages])
+    replies = iter([Stream([chunk(content="x"), chunk("stop"), {"usage": odd}]) for odd in usages])
     told = ask(lambda body: next(replies), PROMPT * len(usages))
     assert told.answers == [Answer("x", Finish.STOP)] * len(usages)
     assert not told.backend.tells_cached
 
 
 def test_what_was_streamed_is_read_as_a_reply_is() -> None:
-    thought = part(content="<think>Hm.")
+    thought = chunk(content="<think>Hm.")
     cases = [
-        ([thought, part(content="</think>\nx"), part("eos")], "x", Finish.STOP),
-        ([thought, part("length")], "<think>Hm.", Finish.LENGTH),
-        ([part(reasoning="Hm."), part("stop")], None, Finish.ERROR),
-        ([part(content="x"), part("tool_calls")], None, Finish.ERROR),
+        ([thought, chunk(content="</think>\nx"), chunk("eos")], "x", Finish.STOP),
+        ([thought, chunk("length")], "<think>Hm.", Finish.LENGTH),
+        ([chunk(reasoning="Hm."), chunk("stop")], None, Finish.ERROR),
+        ([chunk(content="x"), chunk("tool_calls")], None, Finish.ERROR),
     ]
     replies = iter([Stream(events) for events, _, _ in cases])
     told = ask(lambda body: next(replies), PROMPT * len(cases))
@@ -182,10 +174,10 @@ def test_what_was_streamed_is_read_as_a_reply_is() -> None:
 )
 def test_what_fails_for_all_alike_ends_the_work(status: int, code: str, message: str) -> None:
     with pytest.raises(ModelError, match=message):
-        ask(lambda body: failure(status, "no", code))
+        ask(lambda body: Refused(status, "no", code))
 
 
 def test_once_one_was_answered_a_refusal_is_of_one_request() -> None:
-    replies: list[Stream | Reply] = [Stream(streamed("x")), failure(403, "not this one")]
+    replies: list[Stream | Reply] = [Stream(streamed("x")), Refused(403, "not this one")]
     told = ask(lambda body: replies.pop(0), [*PROMPT, *PROMPT])
     assert told.answers[1].error == "The server answered 403: not this one."

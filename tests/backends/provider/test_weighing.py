@@ -9,22 +9,25 @@ import pytest
 from relquery.backends.provider.backend import ProviderBackend
 from relquery.backends.provider.config import ProviderConfig
 from relquery.prompt import Answer, Finish, Sampling, Span
-from tests.backends.provider.chat_server import Body, ChatServer, Reply, Serve, completion, failure
+from benchmarks.standin.errors import Refused
+from benchmarks.standin.http import Json
+from benchmarks.standin.server import Reply, Scripted
+from benchmarks.standin.wires.openai_chat import completion
+from tests.backends.conftest import Serve
 
 SENTIMENT = Sampling(labels=("positive", "negative", "neutral"), scored=True)
 
 
-def weighed(text: str, likeliest: dict[str, float], finish: str = "stop") -> Reply:
+def weighed(text: str, likeliest: dict[str, float], finish: str = "stop") -> Json:
     """A completion with the probabilities of the first token's alternatives."""
     reply = completion(text, finish)
-    assert isinstance(reply.body, dict)
     top = [{"token": token, "logprob": log(each)} for token, each in likeliest.items()]
     first = {"token": "?", "logprob": -1.0, "top_logprobs": top}
-    reply.body["choices"][0]["logprobs"] = {"content": [first]}
+    reply["choices"][0]["logprobs"] = {"content": [first]}
     return reply
 
 
-def ask(server: ChatServer, sampling: Sampling = SENTIMENT, count: int = 1) -> list[Answer]:
+def ask(server: Scripted, sampling: Sampling = SENTIMENT, count: int = 1) -> list[Answer]:
     asked = ProviderBackend("m", ProviderConfig(base_url=server.url, max_concurrency=1))
     answers = dict(asked.answer([(Span(f"Row {n}"),) for n in range(count)], sampling))
     return [answers[index] for index in range(count)]
@@ -83,9 +86,9 @@ def test_an_answer_without_scores_says_why(serve: Serve, reply: Reply, why: str)
 
 
 def test_a_server_that_gives_few_alternatives_is_asked_for_few(serve: Serve) -> None:
-    refusal = failure(400, "top_logprobs must be at most 5.", None, "top_logprobs")
+    refusal = Refused(400, "top_logprobs must be at most 5.", None, "top_logprobs")
 
-    def few(body: Body) -> Reply:
+    def few(body: Json) -> Reply:
         asked = body.get("top_logprobs", 0)
         return refusal if asked > 5 else weighed("positive", {"pos": 0.9, "neg": 0.1})
 

@@ -18,7 +18,7 @@ from relquery.backends.service.client import EngineClient, Job, Submission
 from relquery.backends.service.service import Engine
 from relquery.errors import ConfigError, EngineEndedError, RelqueryError
 from relquery.prompt import Finish, Prompt, Sampling, Span
-from tests.backends.provider.chat_server import until
+from benchmarks.standin.server import until
 
 MODEL = "random:layers=1,hidden=32,context=4096"
 LONG = Sampling(max_tokens=3000)

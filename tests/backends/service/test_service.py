@@ -28,7 +28,7 @@ from relquery.engine.scheduling.plan import Experience
 from relquery.errors import CancelledError, ConfigError, ModelError, RequestError
 from relquery.model.native_runtime import NativeExecutor
 from relquery.prompt import Answer, Exchange, Finish, Nest, Prompt, Reuse, Sampling, Span
-from tests.backends.provider.chat_server import until
+from benchmarks.standin.server import until
 from tests.cases import cases
 
 T = TypeVar("T")

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from benchmarks.peers.programs import questions
-from benchmarks.peers.standin import model
-from benchmarks.peers.standin.provider import Provider, Trouble, ends_badly
-from benchmarks.peers.standin.server import serving
-from benchmarks.peers.standin.texts import Texts, bare
+from benchmarks.peers import model
+from benchmarks.peers.model import Texts, bare
+from benchmarks.peers.provider import TableProvider, Trouble, ends_badly
 from benchmarks.peers.tasks import QUESTIONS
-from benchmarks.providers.standin.http import Response
+from benchmarks.standin.errors import Refused
+from benchmarks.standin.server import Reply, started
 
 QUOTED = 'He says "no" to\nall of it.'
 ROWS = [
@@ -25,8 +25,8 @@ ROWS = [
 ]
 
 
-def provider(kind: str = "map", trouble: Trouble = Trouble.NONE, rows: Any = ROWS) -> Provider:
-    return Provider(kind, QUESTIONS[kind], rows, "reviewcontent", trouble)
+def provider(kind: str = "map", trouble: Trouble = Trouble.NONE, rows: Any = ROWS) -> TableProvider:
+    return TableProvider(kind, QUESTIONS[kind], rows, "reviewcontent", trouble)
 
 
 def body(text: str, schema: Any = None, **settings: Any) -> dict[str, Any]:
@@ -36,14 +36,9 @@ def body(text: str, schema: Any = None, **settings: Any) -> dict[str, Any]:
     return asked
 
 
-def said(reply: Response) -> Any:
-    assert reply.status == 200
-    return sent(reply)["choices"][0]["message"]["content"]
-
-
-def sent(reply: Response) -> dict[str, Any]:
-    assert isinstance(reply.body, dict)
-    return reply.body
+def said(reply: Reply) -> Any:
+    assert isinstance(reply, dict)
+    return reply["choices"][0]["message"]["content"]
 
 
 MAP = questions.plain(questions.MAP)
@@ -61,13 +56,13 @@ RIGHT = model.sentence(questions.MAP, QUOTED)
     ids=["plain", "context first", "JSON"],
 )
 def test_an_answer_is_the_same_in_every_layout_of_the_prompt(prompt: str) -> None:
-    assert said(provider().reply(body(prompt))) == RIGHT
+    assert said(provider().answer_to(body(prompt))) == RIGHT
 
 
 def test_content_in_parts_is_read_as_text() -> None:
     asked = body("")
     asked["messages"][0]["content"] = [{"type": "text", "text": f"{MAP}\n{QUOTED}"}]
-    assert said(provider().reply(asked)) == RIGHT
+    assert said(provider().answer_to(asked)) == RIGHT
 
 
 def test_a_text_inside_another_is_not_found_in_its_place() -> None:
@@ -92,18 +87,18 @@ def test_a_verdict_has_the_form_that_is_asked_for(
     row = ROWS[0]
     prompt = f"{rule} {questions.plain(questions.FILTER)} {row['movietitle']} {QUOTED}"
     expected = answers[0 if model.recommends(QUOTED) else 1]
-    assert said(provider("filter").reply(body(prompt, schema))) == expected
+    assert said(provider("filter").answer_to(body(prompt, schema))) == expected
 
 
 def test_a_prompt_without_a_field_of_the_question_has_a_wrong_answer() -> None:
     prompt = f"{questions.plain(questions.FILTER)} {QUOTED}"
-    assert said(provider("filter").reply(body(prompt))) == "There is no movietitle in the prompt."
+    assert said(provider("filter").answer_to(body(prompt))) == "There is no movietitle in the prompt."
 
 
 def test_a_summary_counts_each_text_once_in_any_order() -> None:
     texts = [row["reviewcontent"] for row in ROWS]
     there, back = (
-        said(provider("groups").reply(body("\n".join(each))))
+        said(provider("groups").answer_to(body("\n".join(each))))
         for each in (texts, [*reversed(texts), texts[0]])
     )
     assert there == back == model.summary(texts)
@@ -113,7 +108,7 @@ def test_a_summary_counts_each_text_once_in_any_order() -> None:
 def test_a_request_that_was_answered_before_is_repeated_and_billed_again() -> None:
     asked = provider()
     for _ in range(3):
-        asked.reply(body(f"{MAP}\n{QUOTED}"))
+        asked.answer_to(body(f"{MAP}\n{QUOTED}"))
     assert (asked.counts.requests, asked.counts.repeated) == (3, 2)
     assert asked.counts.prompts == [f"{MAP}\n{QUOTED}"] * 3
     before = asked.restart()
@@ -122,7 +117,7 @@ def test_a_request_that_was_answered_before_is_repeated_and_billed_again() -> No
 
 def test_the_schema_of_an_answer_is_billed() -> None:
     asked = provider("classify")
-    asked.reply(body(QUOTED, {"properties": {"mood": {}}}))
+    asked.answer_to(body(QUOTED, {"properties": {"mood": {}}}))
     assert asked.counts.prompts == [QUOTED + '\n{"properties": {"mood": {}}}']
 
 
@@ -131,11 +126,11 @@ REVIEWS = [{**ROWS[0], "id": str(at), "reviewcontent": f"review {at} of all"} fo
 
 def test_one_call_in_ten_fails_and_is_answered_when_tried_again() -> None:
     asked = provider(trouble=Trouble.CALLS, rows=REVIEWS)
-    failed: list[Response] = []
+    failed: list[Refused] = []
     for row in REVIEWS:
         for _ in range(6):
-            reply = asked.reply(body(f"{MAP}\n{row['reviewcontent']}"))
-            if reply.status == 200:
+            reply = asked.answer_to(body(f"{MAP}\n{row['reviewcontent']}"))
+            if not isinstance(reply, Refused):
                 break
             failed.append(reply)
         assert said(reply) == model.sentence(questions.MAP, row["reviewcontent"])
@@ -149,22 +144,25 @@ def test_which_calls_fail_does_not_depend_on_the_layout() -> None:
     def failing(layout: str) -> list[int]:
         asked = provider(trouble=Trouble.CALLS, rows=REVIEWS)
         texts = [layout.format(MAP, row["reviewcontent"]) for row in REVIEWS]
-        return [at for at, text in enumerate(texts) if asked.reply(body(text)).status != 200]
+        replies = [asked.answer_to(body(text)) for text in texts]
+        return [at for at, reply in enumerate(replies) if isinstance(reply, Refused)]
 
     assert failing("{}\n{}") == failing('[{1}]\n"{0}"') != []
 
 
 def test_rows_end_badly_in_three_ways() -> None:
     asked = provider(trouble=Trouble.ROWS, rows=REVIEWS)
-    ends = set()
+    ends = set[Any]()
     for row in REVIEWS:
-        reply = asked.reply(body(f"{MAP}\n{row['reviewcontent']}"))
+        reply = asked.answer_to(body(f"{MAP}\n{row['reviewcontent']}"))
         bad = ends_badly(row["reviewcontent"])
-        assert reply.status == (200 if bad is None else bad.status)
-        if bad is not None:
-            choices = sent(reply).get("choices", [{"finish_reason": None}])
-            ends.add((reply.status, choices[0]["finish_reason"]))
-    assert ends == {(400, None), (200, "stop"), (200, "length")}
+        assert isinstance(reply, Refused) == isinstance(bad, Refused)
+        if isinstance(reply, Refused):
+            ends.add(reply.status)
+        elif bad is not None:
+            assert isinstance(reply, dict)
+            ends.add(reply["choices"][0]["finish_reason"])
+    assert ends == {400, "stop", "length"}
 
 
 @pytest.mark.parametrize(
@@ -180,18 +178,19 @@ def test_a_reasoning_model_names_the_setting_that_it_refuses(
     settings: dict[str, Any], param: str | None
 ) -> None:
     asked = provider(trouble=Trouble.REASONING)
-    reply = asked.reply(body(f"{MAP}\n{QUOTED}", **settings))
+    reply = asked.answer_to(body(f"{MAP}\n{QUOTED}", **settings))
     if param is None:
         assert said(reply) == RIGHT
     else:
-        assert (reply.status, sent(reply)["error"]["param"]) == (400, param)
+        assert isinstance(reply, Refused)
+        assert (reply.status, reply.param) == (400, param)
     assert asked.counts.failed == (param is not None)
 
 
 def test_half_a_request_is_not_counted() -> None:
     asked = provider()
     data = json.dumps(body(f"{MAP}\n{QUOTED}")).encode()
-    with serving(asked) as standin:
+    with started(asked) as standin:
         port = int(standin.address.rpartition(":")[2])
         with socket.create_connection(("127.0.0.1", port)) as half:
             head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(data)}"

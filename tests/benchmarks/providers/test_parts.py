@@ -20,11 +20,10 @@ from benchmarks.providers.parts.limits import Limits
 from benchmarks.providers.parts.predicted import WIRES, predict
 from benchmarks.providers.sending import Pace, bill
 from benchmarks.providers.sizes import Sizes
-from benchmarks.providers.standin.billing import Account
-from benchmarks.providers.standin.faults import Kind
-from benchmarks.providers.standin.prompt import Block, Counter, Sent
-from benchmarks.providers.standin.rules import RULES
-from benchmarks.providers.standin.tokens import pieces
+from benchmarks.standin.billing import Account
+from benchmarks.standin.errors import Kind
+from benchmarks.standin.prompt import Block, Counter, Sent, pieces
+from benchmarks.standin.rules import RULES
 from relquery.demo.files import TABLES
 from relquery.prices.table import PRICES
 

@@ -14,12 +14,11 @@ import pyarrow as pa
 import pytest
 
 import relquery as rq
-from benchmarks.providers.standin.billing import Account
-from benchmarks.providers.standin.http import running
-from benchmarks.providers.standin.prompt import Counter
-from benchmarks.providers.standin.server import Standin
-from benchmarks.providers.standin.tokens import pieces
-from tests.backends.provider.chat_server import Reply, completion, serving
+from benchmarks.standin.billing import Account
+from benchmarks.standin.prompt import Counter, pieces
+from benchmarks.standin.provider import Provider
+from benchmarks.standin.server import Reply, serving, started
+from benchmarks.standin.wires.openai_chat import completion
 from tests.cli.conftest import Run
 
 pytestmark = pytest.mark.filterwarnings("ignore::relquery.errors.SamplingWarning")
@@ -44,9 +43,9 @@ def films(titles: int, reviews: int, words: int = 1500) -> pa.Table:
     return pa.table({"review": [f"Review {at} was short." for at in rows], "film": texts})
 
 
-def ask(standin: Standin, path: Path, rows: pa.Table, model: str = MODEL, **config: Any) -> None:
-    with running(standin.handle) as url:
-        base = url if model.startswith("anthropic") else f"{url}/v1"
+def ask(standin: Provider, path: Path, rows: pa.Table, model: str = MODEL, **config: Any) -> None:
+    with started(standin):
+        base = standin.root if model.startswith("anthropic") else standin.url
         settings = {"max_concurrency": 1, **config}
         with rq.connect(model, base_url=base, api_key="k", ledger=path, **settings) as con:
             con.register("films", rows)
@@ -70,7 +69,7 @@ def yes(sent: object) -> str:
     [MODEL, pytest.param("openai:gpt-4o-mini", marks=pytest.mark.long), "openai:gpt-6-luna"],
 )
 def test_what_was_read_as_planned_is_no_miss(relquery: Run, path: Path, model: str) -> None:
-    ask(Standin(answer=yes), path, films(3, 4), model)
+    ask(Provider(answer=yes), path, films(3, 4), model)
     run, causes = diagnosed(relquery, path)
     assert (run["answers"], run["readers"], run["hits"]) == (12, 9, 9)
     assert run["expected_tokens"] <= run["cached_tokens"] <= 1.1 * run["expected_tokens"]
@@ -82,7 +81,7 @@ def test_what_was_read_as_planned_is_no_miss(relquery: Run, path: Path, model: s
 class Together:
     """Waits until so many requests are under way: none is answered before."""
 
-    standin: Standin
+    standin: Provider
     count: int
     event: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -94,7 +93,7 @@ class Together:
 
 @pytest.fixture(scope="module")
 def missed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path, standin = tmp_path_factory.mktemp("missed") / "run.db", Standin(answer=yes)
+    path, standin = tmp_path_factory.mktemp("missed") / "run.db", Provider(answer=yes)
     standin.sleep = Together(standin, 4)
     ask(standin, path, films(1, 4), max_concurrency=4)
     return path
@@ -110,12 +109,12 @@ def test_requests_that_go_out_together_all_write(relquery: Run, missed: Path) ->
 
 def test_what_the_provider_drops_is_evicted(relquery: Run, path: Path) -> None:
     account = Account(Counter(pieces), capacity=2000)  # tokens: room for one film
-    ask(Standin(account, answer=yes), path, films(3, 2))
+    ask(Provider(account, answer=yes), path, films(3, 2))
     assert set(diagnosed(relquery, path)[1]) == {"evicted"}
 
 
 def test_prefixes_below_the_minimum_share_in_vain(relquery: Run, path: Path) -> None:
-    ask(Standin(answer=yes), path, films(2, 3, 400))
+    ask(Provider(answer=yes), path, films(2, 3, 400))
     run, causes = diagnosed(relquery, path)
     assert causes == {"below the minimum": 6}
     assert run["expected_tokens"] == run["missed_tokens"] == 0
@@ -127,10 +126,10 @@ def test_prefixes_below_the_minimum_share_in_vain(relquery: Run, path: Path) -> 
 
 def test_a_given_order_is_named_where_another_shares(relquery: Run, tmp_path: Path) -> None:
     path = tmp_path / "run.db"
-    ask(Standin(answer=yes), path, films(2, 3), order="original")
+    ask(Provider(answer=yes), path, films(2, 3), order="original")
     assert diagnosed(relquery, path)[1] == {"order pinned": 6}
     short = tmp_path / "short.db"
-    ask(Standin(answer=yes), short, films(2, 3, 400), order="original")
+    ask(Provider(answer=yes), short, films(2, 3, 400), order="original")
     assert diagnosed(relquery, short)[1] == {"below the minimum": 6}
 
 

@@ -15,19 +15,12 @@ import pytest
 from relquery.cli.sql import resume as noted
 from relquery.cli.sql.resume import noted_text
 from relquery.ledger import Ledger
+from benchmarks.standin.errors import Refused
+from benchmarks.standin.http import Json
+from benchmarks.standin.server import Reply, Scripted, Silence, question, serving, until
+from benchmarks.standin.wires.openai_chat import completion
 from relquery.ledger.runs import Run as Noted
 from relquery.ledger.runs import RunState, begin_run, end_run, runs_of
-from tests.backends.provider.chat_server import (
-    Body,
-    ChatServer,
-    Reply,
-    Silence,
-    completion,
-    failure,
-    question,
-    serving,
-    until,
-)
 from tests.cli.conftest import Run
 from tests.ledger.stored import stored
 
@@ -36,13 +29,13 @@ SECRET = "sk-very-secret-123"
 
 
 @pytest.fixture
-def chat(monkeypatch: pytest.MonkeyPatch) -> Iterator[ChatServer]:
+def chat(monkeypatch: pytest.MonkeyPatch) -> Iterator[Scripted]:
     """A server that fails the row `y` until a test lets it answer."""
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
 
-    def reply(body: Body) -> Reply:
-        return failure(400, "not now") if '"y"' in question(body) else completion("yes")
+    def reply(body: Json) -> Reply:
+        return Refused(400, "not now") if '"y"' in question(body) else completion("yes")
 
     with serving(reply) as chat:
         monkeypatch.setenv("OPENAI_BASE_URL", chat.url)
@@ -67,7 +60,7 @@ def runs(path: str = "run.db") -> list[Noted]:
 
 
 def test_a_run_with_failed_rows_is_resumed_and_asks_only_these(
-    relquery: Run, chat: ChatServer, folder: Path, monkeypatch: pytest.MonkeyPatch
+    relquery: Run, chat: Scripted, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start(relquery, "--max-tokens", "7", "--no-history", "-f", "csv")
     chat.answer, asked = lambda body: completion("late"), len(chat.asked)
@@ -83,7 +76,7 @@ def test_a_run_with_failed_rows_is_resumed_and_asks_only_these(
     assert "Nothing to resume: all runs in ../run.db are complete." in err
 
 
-def test_added_options_win_or_are_refused(relquery: Run, chat: ChatServer, folder: Path) -> None:
+def test_added_options_win_or_are_refused(relquery: Run, chat: Scripted, folder: Path) -> None:
     start(relquery, "-f", "csv")
     for option in (("-m", "openai:n"), ("--seed", "3"), ("SELECT 1",), ("--dtype", "int8")):
         _, err = relquery("resume", "run.db", *option, code=1)
@@ -96,7 +89,7 @@ def test_added_options_win_or_are_refused(relquery: Run, chat: ChatServer, folde
 
 
 def test_texts_are_compared_as_before_when_an_encoder_has_come_meanwhile(
-    relquery: Run, chat: ChatServer, folder: Path, monkeypatch: pytest.MonkeyPatch
+    relquery: Run, chat: Scripted, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(noted, "default_embedder", lambda: "tfidf")
     start(relquery)
@@ -105,14 +98,14 @@ def test_texts_are_compared_as_before_when_an_encoder_has_come_meanwhile(
     assert [run.options["embedder"] for run in runs()] == [["tfidf"], ["tfidf"]]
 
 
-def test_a_statement_from_stdin_is_resumed(relquery: Run, chat: ChatServer, folder: Path) -> None:
+def test_a_statement_from_stdin_is_resumed(relquery: Run, chat: Scripted, folder: Path) -> None:
     start(relquery, "-p", "n=2", stdin="SELECT LLM('up', a) FROM t WHERE a >= 'y' LIMIT $n")
     chat.answer = lambda body: completion("late")
     out, _ = relquery("resume", "run.db", "-f", "csv")
     assert sorted(out.splitlines()[1:]) == ['"late"', '"yes"']
 
 
-def test_a_table_that_is_gone_or_changed(relquery: Run, chat: ChatServer, folder: Path) -> None:
+def test_a_table_that_is_gone_or_changed(relquery: Run, chat: Scripted, folder: Path) -> None:
     start(relquery)
     table, asked = folder / "t.csv", len(chat.asked)
     content = table.read_text()
@@ -127,7 +120,7 @@ def test_a_table_that_is_gone_or_changed(relquery: Run, chat: ChatServer, folder
     assert len(chat.asked) == asked + 1
 
 
-def test_a_run_is_noted_without_the_key(relquery: Run, chat: ChatServer, folder: Path) -> None:
+def test_a_run_is_noted_without_the_key(relquery: Run, chat: Scripted, folder: Path) -> None:
     start(relquery, "--explain", code=0)
     assert "has no runs" in relquery("resume", "run.db", code=1)[1]
     assert not chat.asked
@@ -137,18 +130,18 @@ def test_a_run_is_noted_without_the_key(relquery: Run, chat: ChatServer, folder:
     assert SECRET.encode() not in written
 
 
-def test_a_query_with_an_error_is_stopped(relquery: Run, chat: ChatServer, folder: Path) -> None:
-    chat.answer = lambda body: failure(401, "Incorrect API key provided")
+def test_a_query_with_an_error_is_stopped(relquery: Run, chat: Scripted, folder: Path) -> None:
+    chat.answer = lambda body: Refused(401, "Incorrect API key provided")
     start(relquery, code=1)
     assert [run.state for run in runs()] == [RunState.STOPPED]
     chat.answer = lambda body: completion("now")
     assert relquery("resume", "run.db", "-f", "csv")[0].count("now") == 3
 
 
-def test_a_killed_run_is_resumed(relquery: Run, chat: ChatServer, folder: Path) -> None:
+def test_a_killed_run_is_resumed(relquery: Run, chat: Scripted, folder: Path) -> None:
     goes_on = False
 
-    def reply(body: Body) -> Reply | Silence:
+    def reply(body: Json) -> Reply | Silence:
         is_answered = goes_on or '"z"' not in question(body)
         return completion("yes") if is_answered else Silence.UNTIL_CLIENT_LEAVES
 

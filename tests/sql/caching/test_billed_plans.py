@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.providers.standin import prompt as theirs
-from benchmarks.providers.standin.billing import usd
-from benchmarks.providers.standin.cache import MarkedCache
-from benchmarks.providers.standin.prompt import Block, Sent
-from benchmarks.providers.standin.rules import HOUR, Rules
+from benchmarks.standin import prompt as theirs
+from benchmarks.standin.billing import usd
+from benchmarks.standin.cache import MarkedCache
+from benchmarks.standin.prompt import Block, Sent
+from benchmarks.standin.rules import HOUR, Rules
 from relquery.prices.price import Price
 from relquery.prompt import Prompt, Span
 from relquery.sql.caching.plan import WORTH, CachePlan, Counter, cache_plan

@@ -27,14 +27,12 @@ from relquery.backends.provider.server import Server
 from relquery.backends.provider.spending import Amount, Spending
 from relquery.errors import BudgetError, ConfigError, ModelError, PendingError
 from relquery.prompt import Answer, Sampling, Span
-from tests.backends.provider.batches.batch_server import (
-    BatchServer,
-    Body,
-    Outcome,
-    Refused,
-    serving,
-)
-from tests.backends.provider.chat_server import completion, message, question
+from benchmarks.standin.batches import Batches, Outcome, serving
+from benchmarks.standin.errors import Refused
+from benchmarks.standin.http import Json
+from benchmarks.standin.server import question
+from benchmarks.standin.wires.anthropic import message
+from benchmarks.standin.wires.openai_chat import completion
 
 
 @pytest.fixture(params=[OPENAI, ANTHROPIC], ids=lambda each: each.name)
@@ -50,18 +48,16 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "_GRACE_SECONDS", 0.0)
 
 
-def replied(body: Body, text: str) -> Body:
-    reply = message(text) if body["model"].startswith("claude") else completion(text)
-    assert isinstance(reply.body, dict)
-    return reply.body
+def replied(body: Json, text: str) -> Json:
+    return message(text) if body["model"].startswith("claude") else completion(text)
 
 
-def echo(body: Body) -> Body:
+def echo(body: Json) -> Json:
     return replied(body, f"<{question(body)}>")
 
 
-def backend(server: BatchServer, path: Path, provider: Provider, **options: Any) -> BatchBackend:
-    url = server.url if provider is ANTHROPIC else f"{server.url}/v1"
+def backend(server: Batches, path: Path, provider: Provider, **options: Any) -> BatchBackend:
+    url = server.root if provider is ANTHROPIC else server.url
     given: dict[str, Any] = {"batch": True, "api": None if provider is ANTHROPIC else "chat"}
     config = ProviderConfig(
         base_url=url, api_key="k", batches=path, max_retries=2, **given | options
@@ -81,7 +77,7 @@ Ask = Callable[..., list[Answer]]
 def asking(path: Path, provider: Provider) -> Ask:
     """Asks a server by a new backend, with the batches that earlier ones have written down."""
 
-    def ask(server: BatchServer, texts: str, batch: Any = True, **sampling: Any) -> list[Answer]:
+    def ask(server: Batches, texts: str, batch: Any = True, **sampling: Any) -> list[Answer]:
         return asked(backend(server, path, provider, batch=batch), texts, **sampling)
 
     return ask
@@ -176,7 +172,7 @@ def test_a_batch_of_others_is_not_taken(provider: Provider, ask: Ask, tmp_path: 
 
 @pytest.mark.parametrize("how", ["500", "expired"])
 def test_only_requests_that_failed_in_passing_are_sent_again(how: str, ask: Ask) -> None:
-    def answer(body: Body) -> Outcome:
+    def answer(body: Json) -> Outcome:
         if question(body) in "ac" and len(server.batches) <= 2:  # as many as may be tried again
             return Refused(500, "no") if how == "500" else "expired"
         return echo(body)
@@ -187,7 +183,7 @@ def test_only_requests_that_failed_in_passing_are_sent_again(how: str, ask: Ask)
 
 
 def test_a_request_that_is_refused_is_its_rows_error(ask: Ask) -> None:
-    def answer(body: Body) -> Outcome:
+    def answer(body: Json) -> Outcome:
         return Refused(400, "prompt is too long") if question(body) == "b" else echo(body)
 
     with serving(answer) as server:
@@ -198,7 +194,7 @@ def test_a_request_that_is_refused_is_its_rows_error(ask: Ask) -> None:
 
 
 def test_requests_without_a_result_are_errors_until_the_next_run(ask: Ask) -> None:
-    def answer(body: Body) -> Outcome:
+    def answer(body: Json) -> Outcome:
         return "canceled" if question(body) == "b" and server.creations == 1 else echo(body)
 
     with serving(answer) as server:
@@ -242,7 +238,7 @@ def test_a_limit_of_requests_is_waited_for(ask: Ask) -> None:
 
 
 def test_a_setting_that_is_refused_is_left_out_of_later_batches(ask_openai: Ask) -> None:
-    def answer(body: Body) -> Outcome:
+    def answer(body: Json) -> Outcome:
         if "max_tokens" in body:
             words = "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."
             return Refused(400, words)
@@ -263,10 +259,10 @@ def test_a_batch_that_is_refused_ends_with_the_reason(ask: Ask) -> None:
 
 
 def test_a_batch_that_openai_refuses_later_ends_with_the_reason(ask_openai: Ask) -> None:
-    with serving(echo, failed="Enqueued token limit reached.") as server:
+    with serving(echo, problem="Enqueued token limit reached.") as server:
         with pytest.raises(ModelError, match=r"OpenAI refused the batch\. Enqueued token limit"):
             ask_openai(server, "a")
-        server.store.problem = None
+        server.problem = None
         assert texts_of(ask_openai(server, "a")) == ["<a>"]
         assert server.creations == 2
 
@@ -349,7 +345,7 @@ from relquery.backends.provider.batches import run
 from relquery.backends.provider.batches.apis import OpenAIBatches
 from tests.backends.provider.batches.test_batches import ANTHROPIC, OPENAI, asked, backend
 run._POLLS, run._GRACE_SECONDS = (0.02,), 0.2
-class Server: url = sys.argv[1]
+class Server: root, url = sys.argv[1], sys.argv[1] + "/v1"
 provider = OPENAI if sys.argv[3] == "openai" else ANTHROPIC
 print("begins", flush=True)
 print([each.text for each in asked(backend(Server, Path(sys.argv[2]), provider), list("abcdef"))])
@@ -362,7 +358,7 @@ def test_killed_processes_find_their_batch(provider: Provider, seed: int, tmp_pa
     random = Random(seed)
     path = tmp_path / "b"
     with serving(echo, looks=40) as server:
-        command = [sys.executable, "-c", PROGRAM, server.url, str(path), provider.name]
+        command = [sys.executable, "-c", PROGRAM, server.root, str(path), provider.name]
         for _ in range(3):
             process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
             assert process.stdout is not None
@@ -383,6 +379,6 @@ def test_a_cancelled_batch_is_an_error_of_its_rows(tmp_path: Path) -> None:
         of = backend(server, tmp_path / "b", OPENAI, batch="submit")
         with pytest.raises(PendingError):
             asked(of, "a")
-        server.store.cancel("batch_1")
+        server.cancel("batch_1")
         (answer,) = asked(of, "a")
         assert answer.error == "The batch was cancelled."

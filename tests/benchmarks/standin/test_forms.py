@@ -10,9 +10,9 @@ import httpx
 import openai
 import pytest
 
-from benchmarks.providers.standin.forms.asked import instance
-from benchmarks.providers.standin.server import Standin
-from tests.benchmarks.providers.standin.conftest import ASK, LONG, Connect, kept
+from benchmarks.standin.provider import Provider
+from benchmarks.standin.wires.asked import instance
+from tests.benchmarks.standin.conftest import ASK, LONG, Connect, kept
 
 SCHEMA = {
     "type": "object",
@@ -23,7 +23,7 @@ SCHEMA = {
 
 
 def test_a_completion_says_how_many_tokens_came_from_the_cache(connect: Connect) -> None:
-    clients = connect(Standin())
+    clients = connect(Provider())
     messages = [{"role": "system", "content": LONG}, *ASK]
     first, again = (clients.chat(messages=messages).usage for _ in range(2))
     assert first.prompt_tokens_details.cached_tokens == 0
@@ -34,7 +34,7 @@ def test_a_completion_says_how_many_tokens_came_from_the_cache(connect: Connect)
 
 
 def test_a_stream_has_the_same_answer_and_usage(connect: Connect) -> None:
-    clients = connect(Standin(answer=lambda sent: "A longer answer."))
+    clients = connect(Provider(answer=lambda sent: "A longer answer."))
     whole = clients.chat()
     parts = list(clients.chat(stream=True, stream_options={"include_usage": True}))
     text = "".join(part.choices[0].delta.content or "" for part in parts if part.choices)
@@ -43,7 +43,7 @@ def test_a_stream_has_the_same_answer_and_usage(connect: Connect) -> None:
 
 
 def test_newer_models_of_openai_write_at_breakpoints(connect: Connect) -> None:
-    clients, explicit = connect(Standin()), {"mode": "explicit"}
+    clients, explicit = connect(Provider()), {"mode": "explicit"}
 
     def ask(row: str) -> Any:
         start = {"type": "text", "text": LONG, "prompt_cache_breakpoint": explicit}
@@ -57,7 +57,7 @@ def test_newer_models_of_openai_write_at_breakpoints(connect: Connect) -> None:
 
 
 def test_a_response_has_its_text_and_usage(connect: Connect) -> None:
-    client = connect(Standin()).openai
+    client = connect(Provider()).openai
     asked: Any = {"format": {"type": "json_schema", "name": "a", "schema": SCHEMA, "strict": True}}
     made = client.responses.create(
         model="gpt-5.4-mini", instructions=LONG, input="Is it?", text=asked, prompt_cache_key="a"
@@ -76,7 +76,7 @@ def test_a_response_has_its_text_and_usage(connect: Connect) -> None:
 def test_a_message_writes_where_it_is_marked_and_the_next_one_reads(
     connect: Connect, ttl: str
 ) -> None:
-    clients = connect(Standin())
+    clients = connect(Provider())
     first, second = (clients.message(row, system=kept(ttl=ttl)).usage for row in ("one", "two"))
     made = first.cache_creation
     by_ttl = (made.ephemeral_5m_input_tokens, made.ephemeral_1h_input_tokens)
@@ -86,13 +86,13 @@ def test_a_message_writes_where_it_is_marked_and_the_next_one_reads(
 
 
 def test_a_thought_comes_before_the_text(connect: Connect) -> None:
-    message = connect(Standin()).message()
+    message = connect(Provider()).message()
     assert [block.type for block in message.content] == ["thinking", "text"]
     assert message.stop_reason == "end_turn"
 
 
 def test_a_message_is_streamed(connect: Connect) -> None:
-    client = connect(Standin(answer=lambda sent: "A longer answer.")).anthropic
+    client = connect(Provider(answer=lambda sent: "A longer answer.")).anthropic
     with client.messages.stream(model="claude-sonnet-5", max_tokens=20, messages=ASK) as stream:
         assert "".join(stream.text_stream) == "A longer answer."
         assert stream.get_final_message().usage.output_tokens > 1
@@ -100,13 +100,13 @@ def test_a_message_is_streamed(connect: Connect) -> None:
 
 def test_a_message_follows_a_schema(connect: Connect) -> None:
     form = {"format": {"type": "json_schema", "schema": SCHEMA}}
-    text = connect(Standin()).message(model="claude-opus-5", output_config=form).content[-1]
+    text = connect(Provider()).message(model="claude-opus-5", output_config=form).content[-1]
     assert text.type == "text"
     assert json.loads(text.text)["answer"] in ("good", "bad")
 
 
 def test_an_answer_that_is_too_long_is_cut(connect: Connect) -> None:
-    clients = connect(Standin(answer=lambda sent: "one two three"))
+    clients = connect(Provider(answer=lambda sent: "one two three"))
     (choice,) = clients.chat(max_tokens=2).choices
     assert (choice.finish_reason, choice.message.content) == ("length", "one two")
     message = clients.message(model="claude-haiku-4.5", max_tokens=2)
@@ -128,7 +128,7 @@ def test_openai_refuses_what_a_model_does_not_take(
     connect: Connect, model: str, fields: dict[str, Any], says: str
 ) -> None:
     with pytest.raises(openai.APIStatusError, match=says):
-        connect(Standin()).chat(model, extra_body=fields)
+        connect(Provider()).chat(model, extra_body=fields)
 
 
 def marked(count: int, *last: str) -> list[Any]:
@@ -155,7 +155,7 @@ def marked(count: int, *last: str) -> list[Any]:
 def test_anthropic_refuses_what_it_does_not_take(
     connect: Connect, messages: list[Any], fields: dict[str, Any], says: str | None
 ) -> None:
-    clients = connect(Standin())
+    clients = connect(Provider())
     if says is None:
         clients.message(messages=messages, extra_body=fields)
         return
@@ -164,7 +164,7 @@ def test_anthropic_refuses_what_it_does_not_take(
 
 
 def test_requests_without_a_key_are_refused(connect: Connect) -> None:
-    url = connect(Standin()).url
+    url = connect(Provider()).url
     reply = httpx.post(f"{url}/v1/chat/completions", json={})
     assert reply.status_code == 401
     assert reply.json()["error"]["code"] == "invalid_api_key"

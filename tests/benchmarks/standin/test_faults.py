@@ -9,16 +9,16 @@ import anthropic
 import openai
 import pytest
 
-from benchmarks.providers.standin.faults import Faults, Kind
-from benchmarks.providers.standin.limits import Limits
-from benchmarks.providers.standin.prompt import Block, Sent
-from benchmarks.providers.standin.server import Standin
-from tests.benchmarks.providers.standin.conftest import ASK, Clock, Connect, kept
+from benchmarks.standin.errors import Faults, Kind
+from benchmarks.standin.limits import Limits
+from benchmarks.standin.prompt import Block, Sent
+from benchmarks.standin.provider import Provider
+from tests.benchmarks.standin.conftest import ASK, Clock, Connect, kept
 
 
 def test_a_request_over_the_limit_is_told_when_to_come_again(connect: Connect) -> None:
     clock = Clock()
-    standin = Standin(limits=Limits(2, 100_000), clock=clock)
+    standin = Provider(limits=Limits(2, 100_000), clock=clock)
     client = connect(standin).openai
 
     def ask() -> Any:
@@ -41,14 +41,14 @@ def test_a_request_over_the_limit_is_told_when_to_come_again(connect: Connect) -
 
 
 def test_openai_counts_what_may_be_answered(connect: Connect) -> None:
-    clients = connect(Standin(limits=Limits(tokens_per_minute=1_000), clock=Clock()))
+    clients = connect(Provider(limits=Limits(tokens_per_minute=1_000), clock=Clock()))
     clients.chat(max_tokens=900)
     with pytest.raises(openai.RateLimitError, match="tokens per min"):
         clients.chat(max_tokens=900)
 
 
 def test_anthropic_does_not_count_what_is_read_from_the_cache(connect: Connect) -> None:
-    clients = connect(Standin(limits=Limits(tokens_per_minute=3_000), clock=Clock()))
+    clients = connect(Provider(limits=Limits(tokens_per_minute=3_000), clock=Clock()))
     raw = clients.anthropic.messages.with_raw_response
 
     def ask(content: str, system: Any) -> int:
@@ -68,7 +68,7 @@ def test_buckets_fill_up_again() -> None:
     bucket = limits.buckets[0]
     for _ in range(10):
         assert bucket.wait(1, 0) == 0
-        bucket.take(1)
+        bucket.left -= 1
     assert bucket.wait(1, 0) == 1
     assert bucket.wait(1, 1) == 0
     assert bucket.wait(10, 100) == 0
@@ -87,7 +87,7 @@ SEEN: dict[Kind, tuple[str, str]] = {
 
 @pytest.mark.parametrize("kind", list(SEEN))
 def test_a_fault_is_what_the_clients_take_it_for(connect: Connect, kind: Kind) -> None:
-    clients = connect(Standin(faults=Faults(kind)))
+    clients = connect(Provider(faults=Faults(kind)))
     first, second = SEEN[kind]
     with pytest.raises(getattr(openai, first)):
         clients.chat(timeout=0.3)
@@ -96,14 +96,14 @@ def test_a_fault_is_what_the_clients_take_it_for(connect: Connect, kind: Kind) -
 
 
 def test_garbage_is_a_reply_that_is_no_json(connect: Connect) -> None:
-    clients = connect(Standin(faults=Faults("garbage")))
+    clients = connect(Provider(faults=Faults("garbage")))
     raw = clients.openai.chat.completions.with_raw_response
     text = raw.create(model="gpt-4o-mini", messages=ASK).text
     assert text.startswith("<html>")
 
 
 def test_a_refusal_is_told_apart_from_an_answer(connect: Connect) -> None:
-    clients = connect(Standin(faults=Faults("refusal")))
+    clients = connect(Provider(faults=Faults("refusal")))
     said = clients.chat().choices[0].message
     assert said.refusal
     assert said.content is None
@@ -111,12 +111,12 @@ def test_a_refusal_is_told_apart_from_an_answer(connect: Connect) -> None:
 
 
 def test_wrong_types_are_json_that_no_client_expects(connect: Connect) -> None:
-    clients = connect(Standin(faults=Faults("wrong types")))
+    clients = connect(Provider(faults=Faults("wrong types")))
     assert not isinstance(clients.chat().choices, list)
 
 
 def test_a_stream_ends_in_the_middle(connect: Connect) -> None:
-    clients = connect(Standin(faults=Faults("cut"), answer=lambda sent: "one two three"))
+    clients = connect(Provider(faults=Faults("cut"), answer=lambda sent: "one two three"))
     seen: list[str | None] = []
     with pytest.raises(openai.APIConnectionError):
         seen.extend(part.choices[0].delta.content for part in clients.chat(stream=True))
@@ -138,7 +138,7 @@ def test_a_fault_may_pass() -> None:
 
 
 def test_of_requests_that_come_together_each_pays_for_the_prefix(connect: Connect) -> None:
-    standin = Standin(begins=0.2, ends=0.2)
+    standin = Provider(begins=0.2, ends=0.2)
     clients = connect(standin)
 
     def read(row: int) -> int:

@@ -5,12 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import inf
 
-from benchmarks.providers.standin.cache import Cache, Reading, cache_of
-from benchmarks.providers.standin.prompt import Counter, Sent
-from benchmarks.providers.standin.rules import BATCH, RULES, Rules
-from benchmarks.providers.standin.tokens import pieces
-
-MILLION = 1e6
+from benchmarks.standin.cache import AutomaticCache, Cache, MarkedCache, Reading
+from benchmarks.standin.prompt import Counter, Sent
+from benchmarks.standin.rules import BATCH, RULES, Rules
 
 
 def usd(rules: Rules, reading: Reading, answered: int, *, in_batch: bool = False) -> float:
@@ -22,7 +19,7 @@ def usd(rules: Rules, reading: Reading, answered: int, *, in_batch: bool = False
         + reading.written_hour * rules.write_hour
         + answered * rules.output
     )
-    return cost / MILLION * (BATCH if in_batch else 1.0)
+    return cost / 1e6 * (BATCH if in_batch else 1.0)
 
 
 @dataclass(slots=True)
@@ -36,15 +33,6 @@ class Totals:
     written: int = 0
     answered: int = 0
 
-    def add(self, reading: Reading, answered: int, cost: float) -> None:
-        """Count a request."""
-        self.requests += 1
-        self.usd += cost
-        self.uncached += reading.uncached
-        self.read += reading.read
-        self.written += reading.written + reading.written_hour
-        self.answered += answered
-
     @property
     def input(self) -> int:
         """Input tokens of all kinds."""
@@ -53,25 +41,30 @@ class Totals:
 
 @dataclass(slots=True)
 class Account:
-    """A customer: caches by model, and what has been billed.
+    """A customer: caches by model, and what has been billed."""
 
-    counter: counts tokens as the provider does. capacity: the most tokens that each cache holds.
-    """
-
-    counter: Counter = field(default_factory=lambda: Counter(pieces))
+    counter: Counter = field(default_factory=Counter)
+    """Counts tokens as the provider does."""
     capacity: float = inf
+    """The most tokens that each cache holds."""
     totals: Totals = field(default_factory=Totals)
     _caches: dict[str, Cache] = field(default_factory=dict)
 
     def look_up(self, model: str, sent: Sent, now: float) -> Reading:
         """What a request reads and will write. now: seconds."""
         if model not in self._caches:
-            self._caches[model] = cache_of(RULES[model], self.counter, self.capacity)
+            rules = RULES[model]
+            kind = MarkedCache if rules.breakpoints else AutomaticCache
+            self._caches[model] = kind(rules, self.counter, self.capacity)
         return self._caches[model].look_up(sent, now)
 
     def bill(self, model: str, reading: Reading, answer: str, *, in_batch: bool = False) -> int:
         """Charge for an answered request; returns the output tokens."""
-        answered = self.counter.text(answer)
-        cost = usd(RULES[model], reading, answered, in_batch=in_batch)
-        self.totals.add(reading, answered, cost)
+        answered, totals = len(self.counter.encode(answer)), self.totals
+        totals.requests += 1
+        totals.usd += usd(RULES[model], reading, answered, in_batch=in_batch)
+        totals.uncached += reading.uncached
+        totals.read += reading.read
+        totals.written += reading.written + reading.written_hour
+        totals.answered += answered
         return answered

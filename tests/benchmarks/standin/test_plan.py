@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.providers.sending import Pace, bill, body_of, requests_of
-from benchmarks.providers.standin.billing import Account
-from benchmarks.providers.standin.rules import HOUR
-from benchmarks.providers.standin.server import Standin
+from benchmarks.standin.billing import Account
+from benchmarks.standin.provider import Provider
+from benchmarks.standin.rules import HOUR
 from relquery.prices.table import find_price
 from relquery.prompt import Prompt, Role, Span
 from relquery.sql.caching.plan import cache_plan
-from tests.benchmarks.providers.standin.conftest import Connect
+from tests.benchmarks.standin.conftest import Connect
 
 MODEL = "claude-sonnet-5"
 
@@ -38,7 +38,7 @@ def test_marks_sent_over_http_cost_what_the_rules_say(connect: Connect, per_minu
     assert plan.keep_for == (300 if per_minute > 1 else HOUR)
     sent = plan.prompts(asked)
     now = [1_000_000.0]
-    standin = Standin(clock=lambda: now[0], answer=lambda sent: "Yes")
+    standin = Provider(clock=lambda: now[0], answer=lambda sent: "Yes")
     client = connect(standin).anthropic
     for each in sent:
         client.messages.create(**body_of(each, MODEL))

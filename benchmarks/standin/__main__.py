@@ -1,4 +1,4 @@
-"""`python -m benchmarks.providers.standin`: the stand-in on a port, until it is stopped."""
+"""`python -m benchmarks.standin`: the stand-in on a port, until it is stopped."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from benchmarks.providers.standin.http import address, listen
-from benchmarks.providers.standin.limits import Limits
-from benchmarks.providers.standin.server import Standin
+from benchmarks.standin.http import address, listen
+from benchmarks.standin.limits import Limits
+from benchmarks.standin.provider import Provider
 
 
 def main(
@@ -22,8 +22,8 @@ def main(
     """Serve OpenAI's, Google's and Anthropic's forms; prints the address."""
 
     async def serve() -> None:
-        standin = Standin(limits=Limits(rpm, tpm), begins=seconds, ends=seconds)
-        server = await listen(standin.handle, port)
+        provider = Provider(limits=Limits(rpm, tpm), begins=seconds, ends=seconds)
+        server = await listen(provider.handle, port)
         print(address(server), flush=True)
         await server.serve_forever()
 

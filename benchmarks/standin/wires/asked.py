@@ -1,4 +1,4 @@
-"""What a request asks, whatever its form."""
+"""What a request asks and what answers it, whatever the wire."""
 
 from __future__ import annotations
 
@@ -7,48 +7,56 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.providers.standin.cache import Reading
-from benchmarks.providers.standin.errors import Refused
-from benchmarks.providers.standin.prompt import Sent
-from benchmarks.providers.standin.rules import RULES, Provider, Rules
-from benchmarks.providers.standin.tokens import pieces
+from benchmarks.standin.cache import Reading
+from benchmarks.standin.errors import Refused
+from benchmarks.standin.prompt import Sent, pieces
+from benchmarks.standin.rules import RULES, Provider, Rules
 
-Json = dict[str, Any]
+Schema = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request. most: output tokens; None for no bound. schema: of the answer, if one is asked."""
+    """A request."""
 
     model: str
     sent: Sent
     most: int | None
-    schema: Mapping[str, Any] | None = None
+    """Output tokens; None for no bound."""
+    schema: Schema | None = None
+    """Of the answer, if one is asked."""
     streams: bool = False
     counts: bool = True
+    """Whether a stream ends with the usage."""
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """An answer. number: of the reply. refused: whether the model declined.
-
-    answered: output tokens. seconds: since the epoch.
-    """
+    """An answer."""
 
     text: str
     cut: bool
     reading: Reading
     answered: int
+    """Output tokens."""
     number: int
+    """Of the reply."""
     seconds: int
+    """Since the epoch."""
     refused: bool = False
+    """Whether the model declined."""
+
+    @property
+    def parts(self) -> tuple[str | None, str | None]:
+        """(the text, the refusal): one of them."""
+        return (None, self.text) if self.refused else (self.text, None)
 
 
-def rules_of(model: str, providers: tuple[Provider, ...]) -> Rules:
+def rules_of(model: str, *providers: Provider) -> Rules:
     """The rules of a model at one of these providers. Raises Refused."""
     rules = RULES.get(model)
     if rules is None or rules.provider not in providers:
-        if providers == ("anthropic",):
+        if "anthropic" in providers:
             raise Refused(404, f"model: {model}")
         said = f"The model `{model}` does not exist or you do not have access to it."
         raise Refused(404, said, "model_not_found")
@@ -65,10 +73,7 @@ def said(asked: Asked, text: str) -> tuple[str, bool]:
     return text, False
 
 
-Make = Callable[[Mapping[str, Any], int], Any]
-
-
-def instance(schema: Mapping[str, Any], seed: int) -> Any:
+def instance(schema: Schema, seed: int) -> Any:
     """A value that is valid under a JSON Schema without references. seed: which one."""
     if "const" in schema:
         return schema["const"]
@@ -77,27 +82,17 @@ def instance(schema: Mapping[str, Any], seed: int) -> Any:
     if options := schema.get("anyOf"):
         return instance(options[seed % len(options)], seed)
     kind = schema.get("type")
-    make: Make = _OF_TYPE.get(kind[0] if isinstance(kind, list) else kind, _text)
-    return make(schema, seed)
+    make = _OF_TYPE.get(kind[0] if isinstance(kind, list) else kind)
+    return ("Yes" if seed % 2 else "No") if make is None else make(schema, seed)
 
 
-def _object(schema: Mapping[str, Any], seed: int) -> Json:
-    fields = schema.get("properties", {})
-    return {name: instance(each, seed // 3) for name, each in fields.items()}
-
-
-def _array(schema: Mapping[str, Any], seed: int) -> list[Any]:
-    return [instance(schema.get("items", {}), seed)] * schema.get("minItems", 1)
-
-
-def _text(schema: Mapping[str, Any], seed: int) -> str:
-    del schema
-    return "Yes" if seed % 2 else "No"
-
-
-_OF_TYPE: dict[Any, Make] = {
-    "object": _object,
-    "array": _array,
+_OF_TYPE: dict[Any, Callable[[Schema, int], Any]] = {
+    "object": lambda schema, seed: {
+        name: instance(each, seed // 3) for name, each in schema.get("properties", {}).items()
+    },
+    "array": lambda schema, seed: (
+        [instance(schema.get("items", {}), seed)] * schema.get("minItems", 1)
+    ),
     "boolean": lambda schema, seed: seed % 2 == 0,
     "integer": lambda schema, seed: int(schema.get("minimum", seed % 10)),
     "number": lambda schema, seed: float(schema.get("minimum", seed % 10)),

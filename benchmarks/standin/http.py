@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+Json = dict[str, Any]
 _MOST_HEAD = 1 << 16
 
 
@@ -28,31 +29,35 @@ class Closed(Exception):  # noqa: N818 - no failure of this program
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request. headers: by name in lower case. path: with the query.
-
-    left: waits until the client leaves.
-    """
+    """A request."""
 
     method: str
     path: str
+    """With the query."""
     headers: dict[str, str]
+    """By name in lower case."""
     body: bytes
     left: Callable[[], Awaitable[object]]
+    """Waits until the client leaves."""
+
+    @property
+    def route(self) -> str:
+        """The path without the query."""
+        return self.path.partition("?")[0]
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A reply; a text is sent as it stands, and other bodies as JSON.
+    """A reply."""
 
-    events: server-sent events in place of a body, sent as they come; they may raise Closed.
-    is_cut: whether the connection ends in the middle of the body.
-    """
-
-    body: dict[str, Any] | str = ""
+    body: Json | str = ""
+    """A text is sent as it stands, other bodies as JSON."""
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     events: AsyncIterator[str] | None = None
+    """Server-sent events in place of a body, sent as they come; they may raise Closed."""
     is_cut: bool = False
+    """Whether the connection ends in the middle of the body."""
 
 
 Handle = Callable[[Request], Awaitable[Response]]
@@ -103,26 +108,20 @@ def _reset(writer: asyncio.StreamWriter) -> None:
     writer.transport.abort()
 
 
-async def _converse(
-    handle: Handle, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-) -> None:
-    try:
-        with suppress(ConnectionError, asyncio.IncompleteReadError):
-            while (request := await _read(reader)) is not None:
-                await _write(writer, await handle(request))
-    except Closed as closed:
-        if closed.is_reset:
-            _reset(writer)
-    finally:
-        writer.close()
-
-
 async def listen(handle: Handle, port: int = 0) -> asyncio.Server:
     """A server on loopback; port 0 for any that is free."""
 
     async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(asyncio.CancelledError):  # the server is closed
-            await _converse(handle, reader, writer)
+        # It is cancelled once the server is closed.
+        with suppress(asyncio.CancelledError, ConnectionError, asyncio.IncompleteReadError):
+            try:
+                while (request := await _read(reader)) is not None:
+                    await _write(writer, await handle(request))
+            except Closed as closed:
+                if closed.is_reset:
+                    _reset(writer)
+            finally:
+                writer.close()
 
     return await asyncio.start_server(converse, "127.0.0.1", port, limit=_MOST_HEAD, backlog=1024)
 

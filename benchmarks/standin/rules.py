@@ -51,7 +51,7 @@ class Rules:
 
 
 def _load() -> Mapping[str, Rules]:
-    text = files("benchmarks.providers.standin").joinpath("models.toml").read_text("utf-8")
+    text = files("benchmarks.standin").joinpath("models.toml").read_text("utf-8")
     return MappingProxyType({name: Rules(name, **of) for name, of in tomllib.loads(text).items()})
 
 

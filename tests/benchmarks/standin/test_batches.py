@@ -9,9 +9,9 @@ import anthropic
 import openai
 import pytest
 
-from benchmarks.providers.standin.faults import Faults
-from benchmarks.providers.standin.server import Standin
-from tests.benchmarks.providers.standin.conftest import Clock, Connect, kept
+from benchmarks.standin.errors import Faults
+from benchmarks.standin.provider import Provider
+from tests.benchmarks.standin.conftest import Clock, Connect, kept
 
 
 def line(name: str, **body: Any) -> dict[str, Any]:
@@ -33,7 +33,7 @@ def submit(client: openai.OpenAI, *lines: dict[str, Any]) -> openai.types.Batch:
 
 def test_a_batch_of_openai_ends_with_a_file_of_answers_and_one_of_errors(connect: Connect) -> None:
     clock = Clock()
-    client = connect(Standin(clock=clock)).openai
+    client = connect(Provider(clock=clock)).openai
     made = submit(client, line("one"), line("two", top_k=3), line("three"))
     assert made.status == "in_progress"
     clock.now += 60
@@ -54,7 +54,7 @@ def test_a_batch_of_openai_ends_with_a_file_of_answers_and_one_of_errors(connect
 
 
 def test_batches_are_found_again_the_newest_first(connect: Connect) -> None:
-    client = connect(Standin()).openai
+    client = connect(Provider()).openai
     made = [submit(client, line(f"row {number}")).id for number in range(5)]
     assert [batch.id for batch in client.batches.list(limit=2)] == made[::-1]
 
@@ -71,7 +71,7 @@ def test_batches_are_found_again_the_newest_first(connect: Connect) -> None:
 def test_a_batch_whose_file_is_wrong_fails(
     connect: Connect, lines: list[dict[str, Any]], says: str
 ) -> None:
-    made = submit(connect(Standin()).openai, *lines)
+    made = submit(connect(Provider()).openai, *lines)
     assert made.status == "failed"
     assert made.errors is not None
     assert made.errors.data is not None
@@ -101,7 +101,7 @@ def read_and_written(client: anthropic.Anthropic, name: str) -> list[tuple[int, 
 
 def test_requests_of_a_batch_read_what_the_batch_before_has_written(connect: Connect) -> None:
     clock = Clock()
-    client = connect(Standin(clock=clock)).anthropic
+    client = connect(Provider(clock=clock)).anthropic
     first = client.messages.batches.create(requests=requests("one", "two"))
     assert first.processing_status == "in_progress"
     clock.now += 60
@@ -117,7 +117,7 @@ def test_requests_of_a_batch_read_what_the_batch_before_has_written(connect: Con
 
 def test_batches_cost_half(connect: Connect) -> None:
     clock = Clock()
-    live, batched = Standin(), Standin(clock=clock)
+    live, batched = Provider(), Provider(clock=clock)
     (one,) = requests("one")
     connect(live).anthropic.messages.create(**one["params"])
     client = connect(batched).anthropic
@@ -128,7 +128,7 @@ def test_batches_cost_half(connect: Connect) -> None:
 
 
 def test_a_cancelled_batch_answers_and_bills_nothing(connect: Connect) -> None:
-    standin = Standin(clock=Clock())
+    standin = Provider(clock=Clock())
     clients = connect(standin)
     made = clients.anthropic.messages.batches.create(requests=requests("one"))
     clients.anthropic.messages.batches.cancel(made.id)
@@ -142,7 +142,7 @@ def test_a_cancelled_batch_answers_and_bills_nothing(connect: Connect) -> None:
 
 def test_requests_of_a_batch_fail_one_by_one(connect: Connect) -> None:
     clock = Clock()
-    client = connect(Standin(clock=clock, faults=Faults("500", share=0.5))).anthropic
+    client = connect(Provider(clock=clock, faults=Faults("500", share=0.5))).anthropic
     names = [f"row{number}" for number in range(20)]
     made = client.messages.batches.create(requests=requests(*names))
     clock.now += 60
@@ -152,13 +152,13 @@ def test_requests_of_a_batch_fail_one_by_one(connect: Connect) -> None:
 
 
 def test_anthropic_refuses_ids_that_come_twice(connect: Connect) -> None:
-    client = connect(Standin()).anthropic
+    client = connect(Provider()).anthropic
     with pytest.raises(anthropic.BadRequestError, match="unique"):
         client.messages.batches.create(requests=requests("one", "one"))
 
 
 def test_results_are_there_once_a_batch_has_ended(connect: Connect) -> None:
-    clients = connect(Standin(clock=Clock()))
+    clients = connect(Provider(clock=Clock()))
     made = clients.anthropic.messages.batches.create(requests=requests("one"))
     assert clients.anthropic.messages.batches.retrieve(made.id).results_url is None
     with pytest.raises(anthropic.AnthropicError, match="results"):

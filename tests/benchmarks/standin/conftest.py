@@ -11,8 +11,8 @@ import anthropic
 import openai
 import pytest
 
-from benchmarks.providers.standin.http import running
-from benchmarks.providers.standin.server import Standin
+from benchmarks.standin.provider import Provider
+from benchmarks.standin.server import started
 
 ASK: list[Any] = [{"role": "user", "content": "Is it?"}]
 LONG = "The rules of the house, once more. " * 200
@@ -51,17 +51,18 @@ def kept(**control: Any) -> list[Any]:
     return [{"type": "text", "text": LONG, "cache_control": {"type": "ephemeral", **control}}]
 
 
-Connect = Callable[[Standin], Clients]
+Connect = Callable[[Provider], Clients]
 
 
 @pytest.fixture
 def connect() -> Iterator[Connect]:
     with ExitStack() as stack:
 
-        def start(standin: Standin) -> Clients:
-            url = stack.enter_context(running(standin.handle))
-            one = openai.OpenAI(base_url=f"{url}/v1", api_key="k", max_retries=0, timeout=5)
-            two = anthropic.Anthropic(base_url=url, api_key="k", max_retries=0, timeout=5)
-            return Clients(url, stack.enter_context(one), stack.enter_context(two))
+        def start(standin: Provider) -> Clients:
+            given: Any = {"api_key": "k", "max_retries": 0, "timeout": 5}
+            stack.enter_context(started(standin))
+            one = openai.OpenAI(base_url=standin.url, **given)
+            two = anthropic.Anthropic(base_url=standin.root, **given)
+            return Clients(standin.root, stack.enter_context(one), stack.enter_context(two))
 
         yield start

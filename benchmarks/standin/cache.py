@@ -13,22 +13,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import inf
 
-from benchmarks.providers.standin.prompt import Block, Counter, Sent, chained
-from benchmarks.providers.standin.rules import HOUR, Rules
+from benchmarks.standin.prompt import Block, Counter, Sent, chained
+from benchmarks.standin.rules import HOUR, Rules
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How the input tokens of a request are billed; they add up to `total`.
-
-    begin: to be called with the time at which the response begins.
-    """
+    """How the input tokens of a request are billed; they add up to `total`."""
 
     uncached: int
     read: int
     written: int
     written_hour: int
     begin: Callable[[float], None]
+    """To be called with the time at which the response begins."""
 
     @property
     def total(self) -> int:
@@ -67,7 +65,11 @@ class Entries:
 
 
 class Cache(ABC):
-    """The cache of one model for one customer."""
+    """The cache of one model for one customer. capacity: the most tokens that it holds."""
+
+    def __init__(self, rules: Rules, counter: Counter, capacity: float = inf) -> None:
+        self._rules, self._counter = rules, counter
+        self._entries = Entries(capacity)
 
     @abstractmethod
     def look_up(self, sent: Sent, now: float) -> Reading:
@@ -77,12 +79,8 @@ class Cache(ABC):
 class MarkedCache(Cache):
     """Reads and writes where requests are marked."""
 
-    def __init__(self, rules: Rules, counter: Counter, capacity: float = inf) -> None:
-        self._rules, self._counter = rules, counter
-        self._entries = Entries(capacity)
-
     def look_up(self, sent: Sent, now: float) -> Reading:
-        """See Cache."""
+        """Up to the longest prefix known, looking back from each mark."""
         keys, ends = _prefixes(sent.blocks, self._counter)
         marks = [at for at, block in enumerate(sent.blocks) if block.lives is not None]
         found = self._longest(keys, marks, now)
@@ -141,12 +139,11 @@ class AutomaticCache(Cache):
     """For providers that do not say in which steps hits come."""
 
     def __init__(self, rules: Rules, counter: Counter, capacity: float = inf) -> None:
-        self._rules, self._counter = rules, counter
-        self._entries = Entries(capacity)
+        super().__init__(rules, counter, capacity)
         self._minutes: dict[int, tuple[int, int]] = {}
 
     def look_up(self, sent: Sent, now: float) -> Reading:
-        """See Cache."""
+        """Up to the last step of the prefix that the machine knows."""
         rules = self._rules
         tokens = self._counter.tokens(sent)
         machine = self._machine(hash((sent.key, tuple(tokens[: self.ROUTED]))), now)
@@ -176,9 +173,3 @@ class AutomaticCache(Cache):
         self._minutes[route] = (minute, count + 1)
         full = int(count / self._rules.per_key)
         return route, minute if full else -1, full
-
-
-def cache_of(rules: Rules, counter: Counter, capacity: float = inf) -> Cache:
-    """The cache of a model. capacity: the most tokens that it holds."""
-    kind = MarkedCache if rules.breakpoints else AutomaticCache
-    return kind(rules, counter, capacity)

@@ -1,1 +1,0 @@
-"""A server on loopback that answers, bills and fails as providers do."""

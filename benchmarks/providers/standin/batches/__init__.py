@@ -1,1 +1,0 @@
-"""Files and batches: what is stored, and its routes."""
