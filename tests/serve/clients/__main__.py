@@ -1,0 +1,46 @@
+"""What clients of other people do with a running server, unchanged: a table of client and feature.
+
+Run by `scripts/clients`, in an environment that has the clients:
+python -m tests.serve.clients URL MODEL ENCODER TOKENIZER [CLIENT ...]
+ENCODER, TOKENIZER: "" for none; a tokenizer is a folder, which lm-eval and vLLM's client need.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import warnings
+
+from tests.serve.clients import frameworks, programs, sdks
+from tests.serve.clients.features import CLIENTS, Target, tried
+
+MODULES = (sdks, frameworks, programs)
+"""Which fill CLIENTS when they are imported."""
+
+
+def main(url: str, model: str, encoder: str, tokenizer: str, *only: str) -> None:
+    """Print the table, and exit with 1 if something failed."""
+    warnings.simplefilter("ignore")
+    target, others = Target(url, model, encoder, tokenizer), list[str]()
+    names = list(dict.fromkeys(name for each in CLIENTS.values() for name in each))
+    print(f"| client | {' | '.join(names)} |", f"|---{'|---' * len(names)}|", sep="\n", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ |= {"LLM_USER_PATH": folder, "OPENAI_API_KEY": "none"}
+        for client, features in CLIENTS.items():
+            if only and client not in only:
+                continue
+            told = []
+            for name in names:
+                found = tried(features[name], target) if name in features else ""
+                if found not in ("", "yes"):
+                    others.append(f"{client}, {name}: {found.removeprefix('- ')}")
+                told.append(found.partition(" ")[0])
+            print(f"| {client} | {' | '.join(told)} |", flush=True)
+    for each in others:
+        print(each, flush=True)
+    sys.exit(1 if any("FAILED" in each for each in others) else 0)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
