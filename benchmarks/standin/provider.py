@@ -48,8 +48,7 @@ class Provider(Standin):
     """A provider of all models in models.toml, for one customer.
 
     begins, ends: seconds until an answer begins and ends. clock: seconds since the epoch, for
-    limits and lifetimes. sleep: waits so many seconds of that clock. batch_seconds: until a batch
-    ends.
+    limits and lifetimes. batch_seconds: until a batch ends.
     """
 
     def __init__(
@@ -69,6 +68,7 @@ class Provider(Standin):
         self.answer, self.begins, self.ends = answer, begins, ends
         self.clock = clock
         self.sleep: Callable[[float], Any] = asyncio.sleep
+        """Waits so many seconds of that clock."""
         self.batches = Batches(self._answer_batch, clock, batch_seconds)
         self.prompts: list[Sent] = []
         """Those of the requests that came through with a right form, in order."""
