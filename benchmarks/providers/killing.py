@@ -36,7 +36,7 @@ def row_of(sent: Sent) -> int:
 
 
 class Watched(Provider):
-    """A stand-in that answers each row with its number, and notes when requests come and answers go.
+    """A provider that answers each row with its number, and notes when requests and answers go.
 
     seconds: until an answer comes. batch_seconds: until a batch ends.
     """

@@ -129,40 +129,61 @@ class Batches(Standin):
         return Response(self.spoil(str(found)) if self.spoil is not None and is_text else found)
 
     def _route(self, request: Request) -> Json | str:
-        split = urlsplit(request.path)
-        query = dict(parse_qsl(split.query))
+        """What a request is told. Raises Refused."""
+        path, query = urlsplit(request.path).path, dict(parse_qsl(urlsplit(request.path).query))
         url = f"http://{request.headers.get('host', '')}"
-        match request.method, *split.path.strip("/").split("/")[1:]:
+        what = (request.method, *path.strip("/").split("/")[1:])
+        found: Json | str | None = None
+        match what:
             case "POST", "files":
-                return self._add_file(request.headers.get("content-type", ""), request.body)
-            case "GET", "files", name:
-                return self._file(name)[0]
-            case "GET", "files", name, "content":
-                return self._file(name)[1].decode()
-            case "POST", "batches":
-                return self._openai(self._make(request.body))
-            case "GET", "batches":
+                found = self._add_file(request.headers.get("content-type", ""), request.body)
+            case "GET", "files", name, *content:
+                file, data = self._file(name)
+                found = data.decode() if content else file
+            case _, "batches", *_:
+                found = self._openai_batch(what[0], what[2:], query, request.body)
+            case _, "messages", "batches", *_:
+                found = self._message_batch(what[0], what[3:], query, request.body, url)
+        if found is None:
+            raise Refused(404, f"Invalid URL ({request.method} {path})")
+        return found
+
+    def _openai_batch(
+        self, method: str, names: tuple[str, ...], query: dict[str, str], body: bytes
+    ) -> Json | None:
+        match method, *names:
+            case ["POST"]:
+                return self._openai(self._make(body))
+            case ["GET"]:
                 found, page = self._page("batch_", "after", query)
                 return {"object": "list", "data": list(map(self._openai, found)), **page}
-            case "GET", "batches", name:
+            case "GET", name:
                 return self._openai(self.look(name))
-            case "POST", "batches", name, "cancel":
+            case "POST", name, "cancel":
                 return self._openai(self.cancel(name))
-            case "POST", "messages", "batches":
-                return _anthropic(self._make_messages(request.body), url)
-            case "GET", "messages", "batches":
+        return None
+
+    def _message_batch(
+        self, method: str, names: tuple[str, ...], query: dict[str, str], body: bytes, url: str
+    ) -> Json | str | None:
+        match method, *names:
+            case ["POST"]:
+                return _anthropic(self._make_messages(body), url)
+            case ["GET"]:
                 found, page = self._page("msgbatch_", "after_id", query)
                 return {"data": [_anthropic(batch, url) for batch in found], **page}
-            case "GET", "messages", "batches", name:
+            case "GET", name:
                 return _anthropic(self.look(name), url)
-            case "POST", "messages", "batches", name, "cancel":
+            case "POST", name, "cancel":
                 return _anthropic(self.cancel(name), url)
-            case "GET", "messages", "batches", name, "results":
-                batch = self.look(name)
-                if batch.done is None:
-                    raise Refused(404, f"Batch {name} has no available results; it has not ended.")
-                return _lines(_anthropic_line(*each) for each in batch.done)
-        raise Refused(404, f"Invalid URL ({request.method} {split.path})")
+            case "GET", name, "results":
+                return self._results(self.look(name))
+        return None
+
+    def _results(self, batch: Batch) -> str:
+        if batch.done is None:
+            raise Refused(404, f"Batch {batch.id} has no available results; it has not ended.")
+        return _lines(_anthropic_line(*each) for each in batch.done)
 
     def _add_file(self, content_type: str, body: bytes) -> Json:
         """Store an uploaded file. content_type: of the form with the file in it."""

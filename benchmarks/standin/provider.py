@@ -128,9 +128,7 @@ class Provider(Standin):
             for each in looked
         ]
 
-    def _look_up(
-        self, wire: ModuleType, body: Json, now: float
-    ) -> tuple[Asked, Reading] | Refused:
+    def _look_up(self, wire: ModuleType, body: Json, now: float) -> tuple[Asked, Reading] | Refused:
         try:
             asked: Asked = wire.read(json.dumps(body).encode())
         except Refused as refused:

@@ -144,7 +144,7 @@ class Scripted(Standin):
 
 def question(body: Json) -> str:
     """The last message of a request."""
-    return str(body.get("input", body.get("messages"))[-1]["content"])
+    return str((body["input"] if "input" in body else body["messages"])[-1]["content"])
 
 
 def models(owners: dict[str, str]) -> Response:

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from benchmarks.standin.http import Json
+from benchmarks.standin.server import Reply, Scripted
+from benchmarks.standin.wires.openai_chat import completion
 from relquery.backends.load import load
 from relquery.backends.local import open as local
 from relquery.connection import connect
 from relquery.errors import ConfigError, ModelError
-from benchmarks.standin.http import Json
-from benchmarks.standin.server import Reply, Scripted
-from benchmarks.standin.wires.openai_chat import completion
 from tests.backends.conftest import Serve
 from tests.cases import cases
 

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from relquery.traces.trace import TracedQuery, save
 from benchmarks.standin.errors import Refused
 from benchmarks.standin.http import Json
 from benchmarks.standin.server import Reply, Silence, Stream, question, serving
 from benchmarks.standin.wires.openai_chat import chunk, streamed
+from relquery.traces.trace import TracedQuery, save
 from tests.cases import cases
 from tests.cli.conftest import Run
 

@@ -11,17 +11,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.standin.errors import Refused
+from benchmarks.standin.http import Json
+from benchmarks.standin.server import CHAT, MESSAGES, Reply, question, serving
+from benchmarks.standin.wires.anthropic import message
+from benchmarks.standin.wires.openai_chat import completion
 from relquery.connection import connect
 from relquery.errors import ModelError
 from relquery.ledger import Call, Keys, Ledger, turns
 from relquery.ledger.facts import without_secrets
 from relquery.ledger.keys import prompt_hash
 from relquery.prompt import Answer, Compared, Finish, Sampling, Span
-from benchmarks.standin.errors import Refused
-from benchmarks.standin.http import Json
-from benchmarks.standin.server import CHAT, MESSAGES, Reply, question, serving
-from benchmarks.standin.wires.anthropic import message
-from benchmarks.standin.wires.openai_chat import completion
 from tests.cases import cases
 
 PROMPTS = [(Span(f"question {number}"),) for number in range(4)]

@@ -16,13 +16,13 @@ from unittest.mock import patch
 
 import pytest
 
+from benchmarks.standin.server import until
 from relquery.backends.base import Answers
 from relquery.connection import connect
 from relquery.errors import LedgerWarning
 from relquery.ledger import Ledger
 from relquery.prompt import Answer, Finish, Prompt, Sampling
 from relquery.sql.result import Result
-from benchmarks.standin.server import until
 from tests.ledger.stored import stored
 
 ROWS = {"id": list(range(40))}

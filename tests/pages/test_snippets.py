@@ -18,10 +18,10 @@ from pyarrow import csv, parquet
 from typer.testing import CliRunner
 
 import relquery as rq
-from relquery.cli.app import app
-from relquery.demo.files import TABLES
 from benchmarks.standin.server import serving
 from benchmarks.standin.wires.openai_chat import completion
+from relquery.cli.app import app
+from relquery.demo.files import TABLES
 from tests.cli.flags import check_flags
 from tests.pages.served import Server, has_programs, in_shell, letters, server
 

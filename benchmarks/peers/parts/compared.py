@@ -12,8 +12,8 @@ from benchmarks.markdown import table
 from benchmarks.parts import Part
 from benchmarks.peers.environments import AS_JSON, DEFAULT, Side, sides
 from benchmarks.peers.figures import HEAD, By, Tokens, figures, rows
-from benchmarks.peers.run import measure
 from benchmarks.peers.provider import Row
+from benchmarks.peers.run import measure
 from benchmarks.peers.tasks import FILE, GROWTH, Task, read
 from benchmarks.reorder.tokens import llama3
 from benchmarks.templates import template

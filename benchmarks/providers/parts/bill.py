@@ -15,12 +15,12 @@ from benchmarks.parts import Part
 from benchmarks.providers.calls import prompts_of
 from benchmarks.providers.sending import Pace, bill, requests_of
 from benchmarks.providers.sizes import choose
-from benchmarks.standin.billing import Account, Totals
-from benchmarks.standin.prompt import Counter, Encode, pieces
-from benchmarks.standin.rules import RULES
 from benchmarks.reorder.prices import REPEATS, repeat
 from benchmarks.reorder.tables import TABLES, read
 from benchmarks.reorder.tokens import llama3
+from benchmarks.standin.billing import Account, Totals
+from benchmarks.standin.prompt import Counter, Encode, pieces
+from benchmarks.standin.rules import RULES
 from benchmarks.templates import template
 from relquery.demo.files import TABLES as BUNDLED
 from relquery.demo.files import table_path

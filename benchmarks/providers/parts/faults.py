@@ -15,7 +15,7 @@ from benchmarks.harness import Figure, Say, Settings
 from benchmarks.markdown import table as markdown
 from benchmarks.parts import Part
 from benchmarks.providers.sizes import choose
-from benchmarks.standin.errors import Faults, KINDS, Kind
+from benchmarks.standin.errors import KINDS, Faults, Kind
 from benchmarks.standin.provider import Provider
 from benchmarks.standin.server import started
 from benchmarks.templates import template

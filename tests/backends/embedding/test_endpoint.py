@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.standin.errors import Refused
+from benchmarks.standin.http import Response
+from benchmarks.standin.server import Reply, Scripted, Silence, serving
 from relquery.arrays import Float32s
 from relquery.backends.embedding.endpoint import Endpoint
 from relquery.backends.embedding.load import embedder_of, load_embedder
 from relquery.backends.provider.config import ProviderConfig
 from relquery.errors import ConfigError, ModelError, RequestError
-from benchmarks.standin.errors import Refused
-from benchmarks.standin.http import Response
-from benchmarks.standin.server import Reply, Scripted, Silence, serving
 from relquery.retrieval.vectors import KnownVectors, VectorStore
 
 ROUTE = "/v1/embeddings"

@@ -8,15 +8,8 @@ from typing import Any
 
 import pytest
 
-from relquery.backends.load import load
-from relquery.backends.provider.backend import ProviderBackend
-from relquery.backends.provider.config import ProviderConfig
-from relquery.backends.provider.providers import ANTHROPIC, OPENAI, PROVIDERS
-from relquery.backends.provider.server import facts_of
-from relquery.errors import ConfigError, ModelError, SamplingWarning
-from relquery.prompt import Adjustments, Answer, Finish, Role, Sampling, Span
 from benchmarks.standin.errors import Refused
-from benchmarks.standin.http import Json
+from benchmarks.standin.http import Json, Response
 from benchmarks.standin.server import (
     CHAT,
     MESSAGES,
@@ -32,6 +25,13 @@ from benchmarks.standin.server import (
 from benchmarks.standin.wires.anthropic import message
 from benchmarks.standin.wires.openai_chat import completion
 from benchmarks.standin.wires.openai_responses import response
+from relquery.backends.load import load
+from relquery.backends.provider.backend import ProviderBackend
+from relquery.backends.provider.config import ProviderConfig
+from relquery.backends.provider.providers import ANTHROPIC, OPENAI, PROVIDERS
+from relquery.backends.provider.server import facts_of
+from relquery.errors import ConfigError, ModelError, SamplingWarning
+from relquery.prompt import Adjustments, Answer, Finish, Role, Sampling, Span
 from tests.backends.conftest import Serve
 from tests.cases import cases
 

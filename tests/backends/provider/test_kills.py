@@ -29,7 +29,7 @@ class Server:
 
     def __init__(self, serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
         self.goes_on = False
-        self.chat: ChatServer = serve(self.reply)
+        self.chat: Scripted = serve(self.reply)
         monkeypatch.setenv("OPENAI_BASE_URL", self.chat.url)
 
     def has_answered(self) -> bool:

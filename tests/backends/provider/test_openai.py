@@ -17,15 +17,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from relquery.backends.load import load
-from relquery.backends.provider.backend import ProviderBackend
-from relquery.backends.provider.client import ProviderClient, http_error
-from relquery.backends.provider.config import ProviderConfig
-from relquery.connection import connect
-from relquery.errors import ConfigError, ModelError
-from relquery.prompt import Adjustments, Answer, Finish, Nest, Prompt, Reuse, Role, Sampling, Span
 from benchmarks.standin.errors import Refused
-from benchmarks.standin.http import Json
+from benchmarks.standin.http import Json, Response
 from benchmarks.standin.server import (
     MESSAGES,
     RESPONSES,
@@ -40,6 +33,13 @@ from benchmarks.standin.server import (
 from benchmarks.standin.wires.anthropic import message
 from benchmarks.standin.wires.openai_chat import completion
 from benchmarks.standin.wires.openai_responses import response
+from relquery.backends.load import load
+from relquery.backends.provider.backend import ProviderBackend
+from relquery.backends.provider.client import ProviderClient, http_error
+from relquery.backends.provider.config import ProviderConfig
+from relquery.connection import connect
+from relquery.errors import ConfigError, ModelError
+from relquery.prompt import Adjustments, Answer, Finish, Nest, Prompt, Reuse, Role, Sampling, Span
 from tests.backends.conftest import Serve
 from tests.cases import cases
 

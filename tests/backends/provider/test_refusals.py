@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
+from benchmarks.standin.errors import Refused
+from benchmarks.standin.http import Json, Response
+from benchmarks.standin.server import Reply, Script, Scripted, Silence, question, until
+from benchmarks.standin.wires.openai_chat import completion
 from relquery.backends.provider.backend import ProviderBackend
 from relquery.backends.provider.config import ProviderConfig
 from relquery.connection import connect
 from relquery.errors import ModelError, PartialResultWarning, SamplingWarning
 from relquery.prompt import Answer, Finish, Sampling, Span
-from benchmarks.standin.errors import Refused
-from benchmarks.standin.http import Json
-from benchmarks.standin.server import Reply, Script, Scripted, Silence, question, until
-from benchmarks.standin.wires.openai_chat import completion
 from tests.backends.conftest import Serve
 from tests.ledger.stored import stored
 

@@ -12,15 +12,15 @@ import pytest
 import relquery as rq
 from benchmarks.providers.virtual import ask as ask_virtual
 from benchmarks.providers.virtual import refusal, says
+from benchmarks.standin.http import Json, Response
+from benchmarks.standin.server import Reply, Scripted, question
+from benchmarks.standin.wires.openai_chat import completion
 from relquery.backends.provider.backend import ProviderBackend
 from relquery.backends.provider.config import ProviderConfig
 from relquery.backends.wires.errors import status_error
 from relquery.backends.wires.reply import Reply as Said
 from relquery.errors import ModelError
 from relquery.prompt import Answer, Sampling, Span
-from benchmarks.standin.http import Json
-from benchmarks.standin.server import Reply, Scripted, question
-from benchmarks.standin.wires.openai_chat import completion
 from tests.backends.conftest import Serve
 
 SOON = {"retry-after-ms": "10"}

@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 
 import relquery as rq
+from benchmarks.standin.http import Json
+from benchmarks.standin.server import Reply, until
+from benchmarks.standin.wires.openai_chat import completion
 from relquery.backends.provider.budget import Budget
 from relquery.backends.provider.config import ProviderConfig
 from relquery.backends.provider.limiter import Need
 from relquery.backends.provider.spending import Amount, Spending
 from relquery.backends.wires.reply import Usage
 from relquery.errors import BudgetError, ConfigError
-from benchmarks.standin.http import Json
-from benchmarks.standin.server import Reply, until
-from benchmarks.standin.wires.openai_chat import completion
 from tests.backends.conftest import Serve
 from tests.cases import cases
 

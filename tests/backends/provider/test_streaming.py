@@ -8,15 +8,15 @@ from dataclasses import dataclass
 
 import pytest
 
+from benchmarks.standin.errors import Refused
+from benchmarks.standin.http import Json, Response
+from benchmarks.standin.server import Reply, Script, Silence, Stream, serving
+from benchmarks.standin.wires.openai_chat import chunk, completion, streamed
 from relquery.backends.provider.config import ProviderConfig
 from relquery.backends.provider.server import Server
 from relquery.backends.provider.streaming import StreamingClient
 from relquery.errors import ModelError, SamplingWarning
 from relquery.prompt import Answer, Finish, Reuse, Span
-from benchmarks.standin.errors import Refused
-from benchmarks.standin.http import Json
-from benchmarks.standin.server import Reply, Script, Silence, Stream, serving
-from benchmarks.standin.wires.openai_chat import chunk, completion, streamed
 
 PROMPT = [Span("Is it?")]
 

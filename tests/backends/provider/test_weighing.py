@@ -6,13 +6,13 @@ from math import exp, inf, log
 
 import pytest
 
-from relquery.backends.provider.backend import ProviderBackend
-from relquery.backends.provider.config import ProviderConfig
-from relquery.prompt import Answer, Finish, Sampling, Span
 from benchmarks.standin.errors import Refused
 from benchmarks.standin.http import Json
 from benchmarks.standin.server import Reply, Scripted
 from benchmarks.standin.wires.openai_chat import completion
+from relquery.backends.provider.backend import ProviderBackend
+from relquery.backends.provider.config import ProviderConfig
+from relquery.prompt import Answer, Finish, Sampling, Span
 from tests.backends.conftest import Serve
 
 SENTIMENT = Sampling(labels=("positive", "negative", "neutral"), scored=True)

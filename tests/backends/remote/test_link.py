@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from benchmarks.standin.server import until
 from relquery import errors
 from relquery.backends.local.asking import Piece
 from relquery.backends.remote.link import Link
@@ -18,7 +19,6 @@ from relquery.backends.service.client import EngineClient, Job, Submission
 from relquery.backends.service.service import Engine
 from relquery.errors import ConfigError, EngineEndedError, RelqueryError
 from relquery.prompt import Finish, Prompt, Sampling, Span
-from benchmarks.standin.server import until
 
 MODEL = "random:layers=1,hidden=32,context=4096"
 LONG = Sampling(max_tokens=3000)

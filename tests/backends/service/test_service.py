@@ -17,6 +17,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
+from benchmarks.standin.server import until
 from relquery.backends.base import tell
 from relquery.backends.service.client import EngineClient
 from relquery.backends.service.service import Engine
@@ -28,7 +29,6 @@ from relquery.engine.scheduling.plan import Experience
 from relquery.errors import CancelledError, ConfigError, ModelError, RequestError
 from relquery.model.native_runtime import NativeExecutor
 from relquery.prompt import Answer, Exchange, Finish, Nest, Prompt, Reuse, Sampling, Span
-from benchmarks.standin.server import until
 from tests.cases import cases
 
 T = TypeVar("T")

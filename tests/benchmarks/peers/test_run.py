@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from benchmarks.harness import Figure
+from benchmarks.peers import model
 from benchmarks.peers.environments import Side
 from benchmarks.peers.figures import figures
 from benchmarks.peers.programs import questions
-from benchmarks.peers.run import Measured, compared, measure
-from benchmarks.peers import model
 from benchmarks.peers.provider import Trouble, ends_badly
+from benchmarks.peers.run import Measured, compared, measure
 from benchmarks.peers.tasks import AGAIN, ASKED, TROUBLED, Course, Task, right
 
 CLIENT = Side("client", "tests.benchmarks.peers.client", Path(sys.executable))

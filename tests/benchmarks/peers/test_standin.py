@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from benchmarks.peers.programs import questions
 from benchmarks.peers import model
 from benchmarks.peers.model import Texts, bare
+from benchmarks.peers.programs import questions
 from benchmarks.peers.provider import TableProvider, Trouble, ends_badly
 from benchmarks.peers.tasks import QUESTIONS
 from benchmarks.standin.errors import Refused
@@ -92,7 +92,9 @@ def test_a_verdict_has_the_form_that_is_asked_for(
 
 def test_a_prompt_without_a_field_of_the_question_has_a_wrong_answer() -> None:
     prompt = f"{questions.plain(questions.FILTER)} {QUOTED}"
-    assert said(provider("filter").answer_to(body(prompt))) == "There is no movietitle in the prompt."
+    assert (
+        said(provider("filter").answer_to(body(prompt))) == "There is no movietitle in the prompt."
+    )
 
 
 def test_a_summary_counts_each_text_once_in_any_order() -> None:

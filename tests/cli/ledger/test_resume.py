@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from relquery.cli.sql import resume as noted
-from relquery.cli.sql.resume import noted_text
-from relquery.ledger import Ledger
 from benchmarks.standin.errors import Refused
 from benchmarks.standin.http import Json
 from benchmarks.standin.server import Reply, Scripted, Silence, question, serving, until
 from benchmarks.standin.wires.openai_chat import completion
+from relquery.cli.sql import resume as noted
+from relquery.cli.sql.resume import noted_text
+from relquery.ledger import Ledger
 from relquery.ledger.runs import Run as Noted
 from relquery.ledger.runs import RunState, begin_run, end_run, runs_of
 from tests.cli.conftest import Run

@@ -103,10 +103,10 @@ def _proxied(target: Target) -> Target:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
     command = [str(Path(sys.executable).with_name("litellm")), "--config", str(config)]
-    log = Path(folder, "log").open("w")
-    process = subprocess.Popen(
-        [*command, "--host", "127.0.0.1", "--port", port], stdout=log, stderr=log
-    )
+    with Path(folder, "log").open("w") as log:
+        process = subprocess.Popen(
+            [*command, "--host", "127.0.0.1", "--port", port], stdout=log, stderr=log
+        )
     atexit.register(process.kill)
     url, end = f"http://127.0.0.1:{port}", time.monotonic() + PATIENCE
     while time.monotonic() < end:
@@ -146,7 +146,9 @@ def _(target: Target) -> None:
     os.environ |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
     with tempfile.TemporaryDirectory() as name:
         rows = Path(name, "rows.jsonl")
-        asked = [{"question": f"Is {city} in Germany?", "answer": city == "Bonn"} for city in CITIES]
+        asked = [
+            {"question": f"Is {city} in Germany?", "answer": city == "Bonn"} for city in CITIES
+        ]
         rows.write_text("".join(f"{json.dumps(row)}\n" for row in asked))
         task = TASK | {"dataset_kwargs": {"data_files": {"test": str(rows)}}}
         Path(name, "cities.yaml").write_text(json.dumps(task))

@@ -16,6 +16,12 @@ from typing import Any
 
 import pytest
 
+from benchmarks.standin.batches import Batches, Outcome, serving
+from benchmarks.standin.errors import Refused
+from benchmarks.standin.http import Json
+from benchmarks.standin.server import question
+from benchmarks.standin.wires.anthropic import message
+from benchmarks.standin.wires.openai_chat import completion
 from relquery.backends.provider.batches import run
 from relquery.backends.provider.batches.apis import OpenAIBatches
 from relquery.backends.provider.batches.backend import BatchBackend
@@ -27,12 +33,6 @@ from relquery.backends.provider.server import Server
 from relquery.backends.provider.spending import Amount, Spending
 from relquery.errors import BudgetError, ConfigError, ModelError, PendingError
 from relquery.prompt import Answer, Sampling, Span
-from benchmarks.standin.batches import Batches, Outcome, serving
-from benchmarks.standin.errors import Refused
-from benchmarks.standin.http import Json
-from benchmarks.standin.server import question
-from benchmarks.standin.wires.anthropic import message
-from benchmarks.standin.wires.openai_chat import completion
 
 
 @pytest.fixture(params=[OPENAI, ANTHROPIC], ids=lambda each: each.name)
