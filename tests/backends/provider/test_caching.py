@@ -11,7 +11,7 @@ import pytest
 
 import relquery as rq
 from benchmarks.standin.errors import Refused
-from benchmarks.standin.http import Json
+from benchmarks.standin.http import Json, Response
 from benchmarks.standin.provider import Provider
 from benchmarks.standin.server import CHAT, RESPONSES, Reply, serving, started
 from benchmarks.standin.wires.openai_chat import completion
@@ -158,7 +158,7 @@ def test_labels_in_words_go_before_the_marked_text() -> None:
 
 def test_a_limit_that_is_given_or_learnt_is_known_to_who_plans() -> None:
     told = {"x-ratelimit-limit-requests": "300", "x-ratelimit-remaining-requests": "299"}
-    reply = replace(completion("Yes"), headers=told)
+    reply = Response(completion("Yes"), headers=told)
     with serving(lambda body: reply) as server:
         config = ProviderConfig(base_url=server.url, api_key="k")
         backend = ProviderBackend("m", config)

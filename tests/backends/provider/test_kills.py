@@ -71,7 +71,7 @@ def test_a_query_that_is_stopped_goes_on_where_it_was(
     # The last answers are on file although no other comes. All requests have reached the server, so
     # that none is counted among those of the next run.
     ended, said = stop_when(
-        lambda: stored(path) == ANSWERED and server.chat.running == 16, number, *ledger
+        lambda: stored(path) == ANSWERED and server.chat.under_way == 16, number, *ledger
     )
     assert ended == status
     assert told.format(path=path) in said
@@ -107,7 +107,7 @@ def test_an_interrupt_before_the_first_answer_says_so_and_leaves_no_request_open
 ) -> None:
     chat = serve(lambda body: Silence.UNTIL_CLIENT_LEAVES)
     monkeypatch.setenv("OPENAI_BASE_URL", chat.url)
-    status, said = stop_when(lambda: chat.running == 16, signal.SIGINT)
+    status, said = stop_when(lambda: chat.under_way == 16, signal.SIGINT)
     assert status == 130
     assert "Interrupted. No answer had arrived." in said
     assert "Traceback" not in said

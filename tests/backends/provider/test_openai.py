@@ -166,7 +166,7 @@ def test_closing_the_iterator_cancels_what_is_open_at_once(serve: Serve) -> None
     before = threading.active_count()
     with closing(asked.answer([prompt(f"r{n}") for n in range(50)], Sampling())) as answers:
         assert next(answers)[1].text == "R0"
-        until(lambda: server.running == 3)
+        until(lambda: server.under_way == 3)
         start = time.perf_counter()
     assert time.perf_counter() - start < 2
     until(lambda: server.hung_up == 3)
