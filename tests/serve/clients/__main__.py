@@ -17,21 +17,19 @@ from tests.serve.clients.features import CLIENTS, Target, tried
 
 MODULES = (sdks, frameworks, programs)
 """Which fill CLIENTS when they are imported."""
+NAMES = ("chat", "stream", "tools", "streamed tools", "structured", "embeddings", "logprobs")
 
 
 def main(url: str, model: str, encoder: str, tokenizer: str, *only: str) -> None:
     """Print the table, and exit with 1 if something failed."""
     warnings.simplefilter("ignore")
     target, others = Target(url, model, encoder, tokenizer), list[str]()
-    names = list(dict.fromkeys(name for each in CLIENTS.values() for name in each))
-    print(f"| client | {' | '.join(names)} |", f"|---{'|---' * len(names)}|", sep="\n", flush=True)
+    print(f"| client | {' | '.join(NAMES)} |", f"|---{'|---' * len(NAMES)}|", sep="\n", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         os.environ |= {"LLM_USER_PATH": folder, "OPENAI_API_KEY": "none"}
-        for client, features in CLIENTS.items():
-            if only and client not in only:
-                continue
-            told = []
-            for name in names:
+        for client in only or CLIENTS:
+            features, told = CLIENTS[client], list[str]()
+            for name in NAMES:
                 found = tried(features[name], target) if name in features else ""
                 if found not in ("", "yes"):
                     others.append(f"{client}, {name}: {found.removeprefix('- ')}")

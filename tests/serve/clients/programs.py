@@ -13,24 +13,33 @@ import sys
 import tempfile
 import time
 import urllib.request
+from enum import StrEnum
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from tests.serve.clients.features import (
-    CLIENTS,
-    LEAST,
-    QUESTION,
-    Forecast,
-    Target,
-    check,
-    feature,
-)
+from pydantic import BaseModel
+
+from tests.serve.clients.features import CLIENTS, LEAST, QUESTION, Target, check, feature
 
 PATIENCE = 120.0
 """Seconds until a program has started."""
 CITIES = ["Bonn", "Rome"]
+
+
+class City(StrEnum):
+    """Daft knows enums, and takes literals for text."""
+
+    BONN = "Bonn"
+    ROME = "Rome"
+
+
+class Weather(BaseModel):
+    """What Daft's answers are to be."""
+
+    city: City
+    good: bool
 
 
 def _lotus(target: Target) -> Any:
@@ -74,7 +83,7 @@ def _(target: Target) -> None:
 def _(target: Target) -> None:
     for name, most in (("use_chat_completions", "max_tokens"), ("", "max_output_tokens")):
         more: dict[str, Any] = {name: True} if name else {}
-        found = _daft(target, return_format=Forecast, **more, **{most: LEAST})
+        found = _daft(target, return_format=Weather, **more, **{most: LEAST})
         check(all(row["city"] in CITIES for row in found), found)
 
 
