@@ -119,7 +119,7 @@ def test_an_answer_says_what_it_cost_and_greedy_sampling_sends_little(serve: Ser
 
 
 def test_what_is_no_whole_answer_is_an_error_that_says_why(serve: Serve) -> None:
-    cases = [
+    cases: list[tuple[Reply, Finish, str]] = [
         (completion("cut of", "length", output_tokens=5), Finish.LENGTH, "cut off after 5 tokens"),
         (completion(None, "content_filter"), Finish.ERROR, "content filter"),
         (completion(None, refusal="I must not."), Finish.ERROR, "refused: I must not."),
