@@ -17,6 +17,14 @@ from tests.serve.clients.features import CLIENTS, Target, tried
 
 MODULES = (sdks, frameworks, programs)
 """Which fill CLIENTS when they are imported."""
+SETTINGS = {
+    "OPENAI_API_KEY": "none",
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    "DAFT_ANALYTICS_ENABLED": "0",
+    "HF_HUB_OFFLINE": "1",
+    "HF_DATASETS_OFFLINE": "1",
+}
+"""Nothing but the server is asked."""
 NAMES = ("chat", "stream", "tools", "streamed tools", "structured", "embeddings", "logprobs")
 
 
@@ -26,7 +34,7 @@ def main(url: str, model: str, encoder: str, tokenizer: str, *only: str) -> None
     target, others = Target(url, model, encoder, tokenizer), list[str]()
     print(f"| client | {' | '.join(NAMES)} |", f"|---{'|---' * len(NAMES)}|", sep="\n", flush=True)
     with tempfile.TemporaryDirectory() as folder:
-        os.environ |= {"LLM_USER_PATH": folder, "OPENAI_API_KEY": "none"}
+        os.environ |= {"LLM_USER_PATH": folder, **SETTINGS}
         for client in only or CLIENTS:
             features, told = CLIENTS[client], list[str]()
             for name in NAMES:

@@ -152,7 +152,6 @@ TASK = {
 @feature("lm-eval", "logprobs")
 def _(target: Target) -> None:
     """A task of its own, by log-likelihoods, which it reads off echoed prompts."""
-    os.environ |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
     with tempfile.TemporaryDirectory() as name:
         rows = Path(name, "rows.jsonl")
         asked = [
