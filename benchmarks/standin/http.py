@@ -80,7 +80,8 @@ async def _read(reader: asyncio.StreamReader) -> Request | None:
 
 async def _write(writer: asyncio.StreamWriter, response: Response) -> None:
     body = response.body
-    data = (body if isinstance(body, str) else json.dumps(body)).encode()
+    text = body if isinstance(body, str) else json.dumps(body)
+    data = text.encode(errors="surrogateescape")  # so a text may have bytes that are not UTF-8
     headers = {"content-type": "application/json", "content-length": str(len(data))}
     if response.events is not None:
         headers = {"content-type": "text/event-stream", "transfer-encoding": "chunked"}

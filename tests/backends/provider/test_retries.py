@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import time
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -93,6 +95,29 @@ def test_a_reply_that_is_no_answer_is_asked_for_again(serve: Serve, body: Any) -
     server = serve(lambda asked: next(replies, completion("yes")))
     answer = ask(server)
     assert (answer.text, answer.attempts) == ("yes", 3)
+
+
+def test_a_reply_that_is_not_utf8_is_asked_for_again(serve: Serve) -> None:
+    said = json.dumps(completion("caf#")).replace("#", "\udce9")
+    replies = iter([Response(said)])
+    assert ask(serve(lambda body: next(replies, completion("yes")))).text == "yes"
+
+
+async def slowly() -> AsyncIterator[str]:
+    """A reply that comes after two seconds, with blanks before it."""
+    for _ in range(40):
+        yield " "
+        await asyncio.sleep(0.05)
+    yield json.dumps(completion("late"))
+
+
+def test_a_request_is_given_up_after_its_timeout_however_slowly_it_is_answered(
+    serve: Serve,
+) -> None:
+    replies = iter([Response(events=slowly())])
+    server = serve(lambda body: next(replies, completion("yes")))
+    assert ask(server, timeout=0.3).text == "yes"
+    assert len(server.asked) == 2
 
 
 def test_an_error_in_place_of_a_reply_has_the_status_that_it_names(serve: Serve) -> None:

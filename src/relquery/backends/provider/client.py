@@ -85,8 +85,16 @@ class ProviderClient:
 
     async def send(self, body: bytes) -> RawReply:
         """A reply to a prompt, which is sent once. body: JSON."""
-        reply = await self._sent("POST", self._prompts, content=body, headers=_JSON)
-        return RawReply(reply.text, dict(reply.headers))
+        try:
+            async with asyncio.timeout(self.timeout):  # httpx2's begins anew with each byte
+                reply = await self._sent("POST", self._prompts, content=body, headers=_JSON)
+        except TimeoutError as error:
+            raise http_error(error, self.timeout) from error
+        try:
+            text = reply.content.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            raise ProviderError.garbled(self.wire.what, reply.text) from None
+        return RawReply(text, dict(reply.headers))
 
     async def call(
         self, method: str, path: str, *, is_single: bool = False, **more: Any
@@ -183,7 +191,7 @@ def http_error(error: Exception, timeout: float) -> ProviderError:
     match error:
         case httpx2.ConnectError() | httpx2.ConnectTimeout():
             return ProviderError("connecting", lost)
-        case httpx2.TimeoutException():
+        case httpx2.TimeoutException() | TimeoutError():
             return ProviderError(
                 "late",
                 f"No answer within {timeout:g} seconds. Raise timeout, or lower max_concurrency.",
