@@ -23,7 +23,7 @@ from pydantic import BaseModel
 
 from tests.serve.clients.features import CLIENTS, LEAST, QUESTION, Target, check, feature
 
-PATIENCE = 120.0
+PATIENCE = 300.0
 """Seconds until a program has started."""
 CITIES = ["Bonn", "Rome"]
 
@@ -126,7 +126,8 @@ def _proxied(target: Target) -> Target:
             time.sleep(0.5)
         else:
             return target.at(url)
-    raise TimeoutError("litellm's proxy did not start")
+    process.kill()
+    raise TimeoutError(f"litellm's proxy did not start within {PATIENCE:g} seconds")
 
 
 def _through_the_proxy(name: str) -> None:
