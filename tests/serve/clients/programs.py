@@ -107,7 +107,8 @@ def _proxied(target: Target) -> Target:
     models = [{"model_name": "*", "litellm_params": params}]
     folder = tempfile.mkdtemp()
     config = Path(folder, "config.yaml")
-    config.write_text(json.dumps({"model_list": models}))
+    general = {"dangerously_permit_weak_or_unset_master_key": True}  # it is on loopback
+    config.write_text(json.dumps({"model_list": models, "general_settings": general}))
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
