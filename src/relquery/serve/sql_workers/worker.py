@@ -121,9 +121,11 @@ def _done(work: Work, pipe: Pipe, desk: Desk) -> Replied:
     try:
         backend = EngineClient(engine, work.facts, work.tenant, work.declared, work.adapter)
         config = replace(desk.connection.config, form=default_form(backend.name))
-        asks = {"backend": backend, "models": _offered(*work.called, backend.name)}
+        models = _offered(*work.called, backend.name)
         with closing(_ledger(work.answers)) as ledger:
-            connection = replace(desk.connection, config=config, ledger=ledger, **asks)
+            connection = replace(
+                desk.connection, backend=backend, models=models, config=config, ledger=ledger
+            )
             install_count(connection.database, backend)
             return Replied(0, done(work.job, Desk(connection, desk.tables, server.tell)))
     except BaseException as error:
