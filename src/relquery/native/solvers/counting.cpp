@@ -311,7 +311,8 @@ int64_t prefix_hit_count(Matrix<const int32_t> items, Numbers weights, Numbers r
     return total;
 }
 
-/// Per position, distinct prefixes, rows that hit and characters hit: relquery.reordering.cost.measure.Depth.
+/// Per position, distinct prefixes, rows that hit and characters hit:
+/// relquery.reordering.cost.measure.Depth.
 ///
 /// Hits in an unlimited cache are all characters minus those in the trie of the rows, in any order
 /// of rows. Sorting the rows, position by position, gives the trie. sequences: ranks of items.
