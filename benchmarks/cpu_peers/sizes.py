@@ -32,7 +32,7 @@ class Sizes:
     passages: int = 4
     asked: int = 2
     rounds: int = 2
-    prefills: int = 2
+    prefills: int = 3
     warm: int = 0
     cache: int = 2 * 2**30
     shape: Shape | None = None
