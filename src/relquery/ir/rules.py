@@ -216,11 +216,11 @@ def _is_empty(node: Node) -> bool:
 def unwrap_single(node: Node) -> Node | None:
     """seq(x) => x and bag ""(x) => x, unless x is a generation
 
-    A generation keeps its join, because it must not become the child of a plus, where it would
-    include its input. A plus with one child also stays. It says that the child does not attend to
-    the text before it. Even if there is no such text, the plus keeps the child in the form in which
-    it was prepared, and in which it is found at any other position. A bag with a separator stays
-    too: it makes one message of its child and the texts next to it.
+    A generation keeps the node around it: as a child of a plus it would be read together with its
+    input. A plus stays even around one child, because the child must not attend to the text before
+    it. Where there is no such text, the child's states are still those that other prompts can reuse
+    at any position. A bag with a separator stays too: it makes one message of its child and the
+    texts next to it.
     """
     if not isinstance(node, Seq | Bag) or len(node.children) != 1:
         return None
