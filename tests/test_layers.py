@@ -116,7 +116,7 @@ ROOMS: dict[str, list[str]] = {
         "explain",
     ],
     "reordering": [
-        "encode", "items", "dependencies", "discover", "solvers.problem", "solvers.ggr", "solvers",
+        "encode", "items", "dependencies", "solvers.problem", "solvers.ggr", "solvers",
         "cost", "prompts", "schedule",
     ],
     "ir": [

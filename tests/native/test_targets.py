@@ -129,7 +129,6 @@ def test_tests_of_solvers_hold_under_sanitizers(sanitizers: str, tmp_path: Path)
     }
     tests = [
         "tests/reordering/solvers",
-        "tests/reordering/test_discover.py",
         "tests/reordering/cost",
     ]
     command = [

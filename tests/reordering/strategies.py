@@ -69,9 +69,9 @@ def words(texts: list[str]) -> list[list[int]]:
 
 @st.composite
 def rules(draw: st.DrawFn, table: Table) -> list[str]:
-    """Dependencies of all kinds on columns outside the bag; most do not hold. May be discovered."""
+    """Dependencies of all kinds on columns outside the bag; most do not hold."""
     free = [name for i, name in enumerate(table.names) if i not in table.bag]
-    found = ["discover"] if draw(st.booleans()) else []
+    found = []
     if len(free) > 1:
         for arrow in draw(st.lists(st.sampled_from(["->", "<->"]), max_size=3)):
             a, b = draw(st.permutations(free))[:2]

@@ -1,4 +1,4 @@
-"""Dependencies as written, as merged with what was found, and as what follows from them."""
+"""Dependencies as written, and what follows from them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from relquery.reordering.dependencies import (
     Dependency,
     check_names,
     implied,
-    merge,
     parse_dependency,
 )
 from tests.cases import values
@@ -60,25 +59,9 @@ def test_what_cannot_be_read_is_refused_with_the_form_to_write() -> None:
 
 
 def test_a_dependency_that_exists_is_well_formed() -> None:
-    for left, right, error in (((), "a", 0.0), ("a", (), 0.0), ("a", ("",), 0.0), ("a", "b", 1.5)):
+    for left, right in (((), "a"), ("a", ()), ("a", ("",))):
         with pytest.raises(ConfigError):
-            Dependency(tuple(left), tuple(right), error)
-
-
-MERGED: list[tuple[list[str], list[str], list[str]]] = values(__file__, "merged.txt")
-
-
-def test_the_user_has_the_last_word_on_each_pair_of_columns() -> None:
-    for mine, found, kept in MERGED:
-        own, others = (
-            [d for text in texts for d in parse_dependency(text)] for texts in (mine, found)
-        )
-        assert list(map(str, merge(own, others))) == mine + kept
-
-
-def test_what_is_kept_of_a_finding_keeps_its_error() -> None:
-    merged = merge(parse_dependency("a -> b"), [Dependency(("a",), ("c",), 0.004)])
-    assert merged[1].error == 0.004
+            Dependency(tuple(left), tuple(right))
 
 
 @given(st.lists(ONE_WAY, max_size=6))

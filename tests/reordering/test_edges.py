@@ -56,7 +56,7 @@ def test_tables_at_the_edge_are_ordered_too_by_every_method_with_bags_and_prices
         check(reorder(table, method), *table.shape)
         if table.column_names[:2] == ["a", "b"]:
             check(reorder(table, method, bags=[["a", "b"]]), *table.shape)
-    schedule = reorder(table, "tree", "discover", weight="gpt-4o-mini", cache_tokens=1600)
+    schedule = reorder(table, "tree", weight="gpt-4o-mini", cache_tokens=1600)
     check(schedule, *table.shape)
     assert schedule.report.bill is not None
     assert schedule.report.bill.savings >= 0

@@ -151,20 +151,6 @@ def test_many_rows_give_the_same_schedule_in_every_thread() -> None:
     assert np.array_equal(first.fields, second.fields)
 
 
-def test_dependencies_found_are_reported_after_those_given() -> None:
-    data = {
-        "city": [f"city {i % 9}" for i in range(200)],
-        "state": [f"state {i % 3}" for i in range(200)],
-        "id": [str(i % 20) for i in range(200)],
-        "name": [f"name {i % 20}" for i in range(200)],
-    }
-    report = reorder(encode(data), "ggr", ["id -> name", "discover"]).report
-    written = list(map(str, report.dependencies))
-    assert written[0] == "id -> name"
-    assert "city -> state" in written
-    assert "name -> id" not in written  # the user spoke about these two
-
-
 def test_a_dependency_on_an_unknown_column_or_one_of_a_bag_is_refused() -> None:
     with pytest.raises(UnknownColumnError, match="Did you mean 'title'"):
         reorder(encode({"title": ["a"], "year": ["b"]}), "ggr", [("titel", "year")])

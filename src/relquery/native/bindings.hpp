@@ -18,7 +18,6 @@ void bind_counting(nb::module_& module);
 void bind_kernels(nb::module_& module);
 void bind_look_ahead(nb::module_& module);
 void bind_network(nb::module_& module);
-void bind_partition(nb::module_& module);
 void bind_solvers(nb::module_& module);
 void bind_steiner(nb::module_& module);
 void bind_trie(nb::module_& module);

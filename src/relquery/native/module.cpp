@@ -10,7 +10,6 @@ NB_MODULE(_native, module) {
     relquery::bind_kernels(module);
     relquery::bind_look_ahead(module);
     relquery::bind_network(module);
-    relquery::bind_partition(module);
     relquery::bind_solvers(module);
     relquery::bind_steiner(module);
     relquery::bind_trie(module);

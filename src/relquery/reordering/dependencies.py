@@ -20,14 +20,11 @@ ONE_WAY, TWO_WAY = "->", "<->"
 class Dependency:
     """Rows that agree in all determinants agree in all dependents.
 
-    error: g3, the smallest share of rows to remove so that it holds exactly (0 to 1).
-
-    Raises ConfigError for an empty side, a column named twice, and an error out of range.
+    Raises ConfigError for an empty side, and for a column named twice.
     """
 
     determinants: tuple[str, ...]
     dependents: tuple[str, ...]
-    error: float = 0.0
 
     def __post_init__(self) -> None:
         if not self.determinants or not self.dependents:
@@ -41,10 +38,6 @@ class Dependency:
                 raise ConfigError(
                     f"Dependency '{self}' names column '{name}' twice. Name each column once."
                 )
-        if not 0 <= self.error <= 1:
-            raise ConfigError(
-                f"The error of '{self}' is {self.error}; it must be a share of rows, from 0 to 1."
-            )
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -108,42 +101,11 @@ def check_names(names: Sequence[str], used: Iterable[str]) -> None:
             raise UnknownColumnError(name, "the table", names)
 
 
-def merge(given: Iterable[Dependency], found: Iterable[Dependency]) -> tuple[Dependency, ...]:
-    """The user's dependencies, then the discovered ones about pairs that the user does not mention.
-
-    A dependency is about each pair of a determinant and a dependent, in both directions. Discovered
-    dependencies about a pair that the user mentions are dropped. So "city -> state" is the only one
-    about its pair, however well state determines city in these rows, and "street, city -> zip"
-    means that both are needed.
-    """
-    given = tuple(dict.fromkeys(given))
-    settled = {pair for dependency in given for pair in _pairs(dependency)}
-    kept = []
-    for dependency in found:
-        left = tuple(
-            name
-            for name in dependency.dependents
-            if settled.isdisjoint(frozenset((other, name)) for other in dependency.determinants)
-        )
-        if left:
-            kept.append(Dependency(dependency.determinants, left, dependency.error))
-    return given + tuple(kept)
-
-
-def _pairs(dependency: Dependency) -> set[frozenset[str]]:
-    return {
-        frozenset((determinant, dependent))
-        for determinant in dependency.determinants
-        for dependent in dependency.dependents
-    }
-
-
 def implied(names: Sequence[str], dependencies: Iterable[Dependency]) -> Bools:
     """(m, m): [a, b] is true if column a alone determines b, directly or through others.
 
-    Every column determines itself. Composite determinants are left out. Errors are ignored: a chain
-    of approximate dependencies also counts as true. If several columns have the same name, it means
-    the first.
+    Every column determines itself. Composite determinants are left out. If several columns have
+    the same name, it means the first.
 
     Raises UnknownColumnError for a dependency on an unknown column.
     """

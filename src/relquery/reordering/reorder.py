@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from numbers import Real
 from operator import index
-from typing import Any, Literal, SupportsIndex
+from typing import Any, SupportsIndex
 
 import numpy as np
 
@@ -21,10 +21,8 @@ from relquery.reordering.dependencies import (
     Dependency,
     check_names,
     implied,
-    merge,
     parse_dependency,
 )
-from relquery.reordering.discover import discover
 from relquery.reordering.encode import Columns, encode
 from relquery.reordering.items import Items, itemize
 from relquery.reordering.prompts.prompts import TableSource
@@ -35,9 +33,8 @@ from relquery.reordering.solvers.polish import polish
 from relquery.reordering.solvers.problem import Problem, fixed, original, pose, side_by_side
 from relquery.reordering.solvers.tree import tree
 
-Given = Literal["discover"] | Sequence[str | Sequence[str] | Dependency]
+Given = str | Sequence[str | Sequence[str] | Dependency]
 
-DISCOVER = "discover"
 _ARGUMENTS = (
     "method", "dependencies", "bags", "weight", "tokenizer", "prefix", "cache_tokens",
     "requests_per_minute",
@@ -70,8 +67,8 @@ def reorder(
         (paper 000), `ophr` (the optimum, see below), `fixed` (one order of columns, by statistics)
         or `original`.
     dependencies: which columns determine which: ("id", "name") determine each other, "city ->
-        state", "street, city -> zip". "discover" finds them; it can be listed with others, which
-        take precedence.
+        state", "street, city -> zip". `tree` needs none: it finds columns that determine each
+        other.
     bags: groups of columns with interchangeable values, such as retrieved passages.
     weight: what a hit is worth: "tokens" saved (characters without a tokenizer), "squared"
         characters (PHC, paper 000), or the name of a price (see relquery.prices) to pay
@@ -232,15 +229,14 @@ def _check(prefix: object, cache_tokens: object, requests_per_minute: Any) -> No
 
 
 def _dependencies(columns: Columns, items: Items, given: Given) -> tuple[Dependency, ...]:
-    """The given dependencies, then the discovered ones if requested."""
+    """The dependencies that the user states."""
     if isinstance(given, bytes | Mapping) or not isinstance(given, Iterable):
         raise ConfigError(
-            f"dependencies is {given!r}. Give 'discover', 'a -> b', or a list of such texts, of "
-            "lists of names and of Dependency."
+            f"dependencies is {given!r}. Give 'a -> b', or a list of such texts, of lists of names "
+            "and of Dependency."
         )
-    wanted = [given] if isinstance(given, str) else list(given)
-    written = [each for each in wanted if each != DISCOVER]
-    known = tuple(rule for each in written for rule in parse_dependency(each))
+    written = [given] if isinstance(given, str) else list(given)
+    known = tuple(dict.fromkeys(rule for each in written for rule in parse_dependency(each)))
     check_names(columns.names, (name for rule in known for name in rule.names))
     loose = {columns.names[c] for c in range(len(columns.names)) if items.in_bag(c)}
     for rule in known:
@@ -249,8 +245,6 @@ def _dependencies(columns: Columns, items: Items, given: Given) -> tuple[Depende
                 f"Dependency '{rule}' names a column of a bag, but values in a bag are "
                 "interchangeable. Remove the column from the bag or the dependency."
             )
-    if len(written) < len(wanted):
-        known = merge(known, discover(columns, skip=loose))
     return known
 
 

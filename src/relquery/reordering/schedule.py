@@ -29,7 +29,7 @@ class Report:
     """What a solver achieved.
 
     weight: what it maximised. seconds: solving time, without encoding the table. phc, phr, depths:
-    see reordering.cost.measure; counted in characters. dependencies: given and discovered ones.
+    see reordering.cost.measure; counted in characters. dependencies: the given ones.
     tokens: hits on token ids, if a tokenizer, a price or a cache size was given. bill: what the
     provider charges, if a price was given.
     """

@@ -36,9 +36,7 @@ def con() -> Iterator[Connection]:
 
 @pytest.fixture
 def given(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[Dependency]]:
-    """The dependencies that solvers are given, with columns named by their places. None is
-    discovered.
-    """
+    """The dependencies that solvers are given, with columns named by their places."""
     found: list[Sequence[Dependency]] = []
     solve = reorder
 
@@ -49,7 +47,6 @@ def given(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[Dependency]]:
         return solve(columns, method, dependencies, bags, **options)
 
     monkeypatch.setattr(inputs, "reorder", noted)
-    monkeypatch.setattr(inputs, "discover", lambda columns, skip: ())
     return found
 
 

@@ -26,7 +26,6 @@ from relquery.reordering.cost.meter import WEIGHTS
 from relquery.reordering.prompts.answers import Answers
 from relquery.reordering.prompts.batch import Batch
 from relquery.reordering.prompts.template import Template
-from relquery.reordering.reorder import DISCOVER
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,9 +75,6 @@ class _Reorder(BatchOptions):
             help="'a -> b', 'a, b -> c', or 'a, b' if each determines the other. May be repeated.",
         ),
     ] = None
-    discover: Annotated[
-        bool, typer.Option(help="Find functional dependencies in addition to --fd.")
-    ] = True
     method: Annotated[
         str, typer.Option("--method", "-m", help="original, fixed, ggr, tree, ophr or all.")
     ] = ALL
@@ -126,8 +122,7 @@ class _Reorder(BatchOptions):
             came = self.put_back(data, settings["bags"])
             comparison, written = None, None
             if came is None or self.batch is not None or self.output is not None:
-                found = [*given, DISCOVER] if self.discover else given
-                comparison = compare(data, methods, found, self.seconds, status.update, **settings)
+                comparison = compare(data, methods, given, self.seconds, status.update, **settings)
                 best = comparison.schedules[comparison.best]
                 written = self.write(best, template, came)
                 if self.output is not None:
@@ -242,7 +237,7 @@ def _print(comparison: Comparison, estimated: bool) -> None:
         show(figures.too_short(best.bill))
     for method, reason in comparison.left_out.items():
         show(f"{method} was skipped. {reason}")
-    for text in figures.dependency_lines(comparison, best):
+    for text in figures.dependency_lines(best):
         show(text)
     show("")
     console.print(figures.depths_table(best.depths))

@@ -14,8 +14,8 @@ from relquery.errors import ConfigError, unknown
 from relquery.reordering.cost.billing import Bill
 from relquery.reordering.cost.measure import Depth, HitReport
 from relquery.reordering.dependencies import Dependency
-from relquery.reordering.encode import Columns, encode
-from relquery.reordering.reorder import DISCOVER, reorder
+from relquery.reordering.encode import encode
+from relquery.reordering.reorder import reorder
 from relquery.reordering.schedule import Report, Schedule
 
 ALL = "all"
@@ -33,7 +33,6 @@ class Comparison:
     rows: int
     schedules: dict[Order, Schedule]
     left_out: dict[Order, str]
-    discovery_seconds: float | None
 
     @property
     def reports(self) -> dict[Order, Report]:
@@ -71,14 +70,13 @@ def compare(
 ) -> Comparison:
     """Order a table by each of the methods; settings: those of `reorder` besides.
 
-    The dependencies are found once for all. say: told what is being done. seconds: for `tree`.
+    say: told what is being done. seconds: for `tree`.
     """
     columns = encode(table)
-    known, discovery_seconds = _find_dependencies(columns, dependencies, settings, say)
     schedules: dict[Order, Schedule] = {}
     left_out: dict[Order, str] = {}
     for method in methods:
-        options = {**settings, "dependencies": known}
+        options = {**settings, "dependencies": dependencies}
         if seconds is not None and (method == "tree" or len(methods) == 1):
             options["seconds"] = seconds
         try:
@@ -90,7 +88,7 @@ def compare(
             if method != "ophr" or len(methods) == 1:
                 raise
             left_out[method] = str(error)
-    return Comparison(columns.names, table.num_rows, schedules, left_out, discovery_seconds)
+    return Comparison(columns.names, table.num_rows, schedules, left_out)
 
 
 def _check_size(method: Order, rows: int) -> None:
@@ -99,21 +97,6 @@ def _check_size(method: Order, rows: int) -> None:
             f"The table has {rows:,} rows; with --method all it runs on at most {OPHR_ROWS}. "
             "Give --rows, or --method ophr."
         )
-
-
-def _find_dependencies(
-    columns: Columns,
-    given: Sequence[str | Sequence[str] | Dependency],
-    settings: dict[str, Any],
-    say: Say,
-) -> tuple[tuple[Dependency, ...], float | None]:
-    """(those given and found, seconds that finding took if it was asked for)."""
-    options = {"dependencies": given, "bags": settings.get("bags", ())}
-    if DISCOVER not in given:
-        return reorder(columns, "original", **options).report.dependencies, None
-    say("dependencies")
-    report = reorder(columns, "original", **options).report
-    return report.dependencies, report.seconds
 
 
 _DEPTHS = 8
@@ -224,15 +207,13 @@ def depths_table(depths: Sequence[Depth]) -> Table:
     return view
 
 
-def dependency_lines(comparison: Comparison, best: Report) -> Iterator[str]:
-    """The dependencies that were used, and how long finding them took."""
-    known, seconds = best.dependencies, comparison.discovery_seconds
-    count = "1 dependency" if len(known) == 1 else f"{len(known)} dependencies"
-    found = "" if seconds is None else f", found in {seconds:.2f} s"
-    yield f"{count}{found}{':' if known else '.'}"
+def dependency_lines(best: Report) -> Iterator[str]:
+    """The dependencies that were given."""
+    known = best.dependencies
+    if known:
+        yield "1 dependency:" if len(known) == 1 else f"{len(known)} dependencies:"
     for dependency in known[:_DEPENDENCIES]:
-        error = f" (except for {dependency.error:.2%} of rows)" if dependency.error else ""
-        yield f"  {dependency}{error}"
+        yield f"  {dependency}"
     if len(known) > _DEPENDENCIES:
         yield f"  and {len(known) - _DEPENDENCIES} more; --json lists all"
 
@@ -251,11 +232,9 @@ def document(comparison: Comparison) -> dict[str, Any]:
             {
                 "determinants": list(dependency.determinants),
                 "dependents": list(dependency.dependents),
-                "error": dependency.error,
             }
             for dependency in best.dependencies
         ],
-        "discovery_seconds": comparison.discovery_seconds,
     }
 
 

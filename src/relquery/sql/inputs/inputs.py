@@ -13,8 +13,7 @@ from relquery.arrays import Bools, Int32s, Int64s
 from relquery.config import Order
 from relquery.lazy import LazySequence
 from relquery.prompt import Prompt
-from relquery.reordering.dependencies import Dependency, merge
-from relquery.reordering.discover import discover
+from relquery.reordering.dependencies import Dependency
 from relquery.reordering.encode import Columns, columns_of, encode, number_by_appearance
 from relquery.reordering.reorder import reorder
 from relquery.reordering.schedule import Report, Schedule
@@ -150,7 +149,7 @@ class Inputs:
         known: tuple[Dependency, ...] = ()
         if order in _BY_DEPENDENCIES:
             loose = [name for bag in bags for name in bag]
-            known = merge(discover(columns, skip=loose), self._keys(chosen, loose))
+            known = tuple(self._keys(chosen, loose))
         options: dict[str, Any] = {"polishing": _POLISHING} if order == "tree" else {}
         schedule = reorder(columns, order, known, bags, weight="tokens", **options)
         if order == "tree" and self.question.task.form == "lines":
@@ -175,7 +174,7 @@ class Inputs:
         names = self.template.names_sent(np.array(chosen)[schedule.fields])
         if not names:
             return schedule
-        fixed = reorder(columns, "fixed", "discover", bags, weight="tokens")
+        fixed = reorder(columns, "fixed", (), bags, weight="tokens")
         names -= self.template.names_sent(np.array(chosen)[fixed.fields])
         characters = int(columns.lengths[columns.codes + columns.offsets[:-1]].sum())
         saved = float(schedule.report.phr - fixed.report.phr) * characters
