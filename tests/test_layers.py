@@ -120,7 +120,7 @@ ROOMS: dict[str, list[str]] = {
         "cost", "prompts", "schedule",
     ],
     "ir": [
-        "nodes", "paths", "verify", "rules", "optimize", "lower", "text", "draw",
+        "nodes", "paths", "verify", "rules", "optimize", "lower", "text",
         "spnl.fields", "spnl.read", "spnl",
     ],
     "markup": [

@@ -104,11 +104,9 @@ def test_repeated_draws_without_chance_or_seed_stay_as_they_are() -> None:
     assert span.plus(span.repeat(2, "x")) == span.plus("x", "x")
 
 
-def test_what_is_written_is_read_and_drawn() -> None:
+def test_what_is_written_is_read() -> None:
     tree = span.generate("x", span.plus("y"))
     assert span.parse(str(tree)) == tree
-    assert span.draw(tree).startswith("generate")
-    assert span.mermaid(tree).startswith("flowchart")
 
 
 def test_a_list_that_contains_itself_is_an_error() -> None:
@@ -160,8 +158,6 @@ def tower(text: str, levels: int) -> Node:
 
 def test_what_is_no_query_is_refused_with_how_to_make_one() -> None:
     uses: list[Callable[[Any], object]] = [
-        span.draw,
-        span.mermaid,
         span.to_wire,
         optimize,
     ]
@@ -186,11 +182,6 @@ def test_trees_are_copied_and_pickled_without_recursion() -> None:
 def test_what_stands_in_many_places_is_compared_and_hashed_once() -> None:
     assert tower("a", 60) == tower("a", 60) != tower("b", 60)
     assert hash(tower("a", 60)) == hash(tower("a", 60))
-
-
-def test_a_notebook_shows_a_picture() -> None:
-    picture = span.mermaid(span.plus("a", "b"))
-    assert picture._repr_mimebundle_()["text/vnd.mermaid"] == picture
 
 
 def test_the_wire_form_is_read_and_written() -> None:

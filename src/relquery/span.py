@@ -6,27 +6,27 @@ This query has four answers, and a fifth that chooses among them and reads them 
     >>> email = span.generate(span.system("Write short emails."), "Apply for a job as a cook.",
     ...                       max_tokens=200, temperature=0.8, seed=1)
     >>> best = span.generate("Which is the best email?", span.plus(span.repeat(4, email)))
-    >>> print(span.draw(best))
+    >>> print(best)
     generate
-    └── seq
-        ├── user "Which is the best email?"
-        └── plus
-            ├── generate max_tokens=200 temperature=0.8 seed=1
-            │   └── seq
-            │       ├── system "Write short emails."
-            │       └── user "Apply for a job as a cook."
-            ├── generate max_tokens=200 temperature=0.8 seed=2
-            │   └── seq
-            │       ├── system "Write short emails."
-            │       └── user "Apply for a job as a cook."
-            ├── generate max_tokens=200 temperature=0.8 seed=3
-            │   └── seq
-            │       ├── system "Write short emails."
-            │       └── user "Apply for a job as a cook."
-            └── generate max_tokens=200 temperature=0.8 seed=4
-                └── seq
-                    ├── system "Write short emails."
-                    └── user "Apply for a job as a cook."
+      seq
+        user "Which is the best email?"
+        plus
+          generate max_tokens=200 temperature=0.8 seed=1
+            seq
+              system "Write short emails."
+              user "Apply for a job as a cook."
+          generate max_tokens=200 temperature=0.8 seed=2
+            seq
+              system "Write short emails."
+              user "Apply for a job as a cook."
+          generate max_tokens=200 temperature=0.8 seed=3
+            seq
+              system "Write short emails."
+              user "Apply for a job as a cook."
+          generate max_tokens=200 temperature=0.8 seed=4
+            seq
+              system "Write short emails."
+              user "Apply for a job as a cook."
     >>> pairwise = optimize(best, for_="attention")
 
 Wherever a child is expected, text stands for a user message, and a list or generator for its
@@ -40,7 +40,6 @@ from dataclasses import fields, replace
 from typing import TypedDict, Unpack
 
 from relquery.errors import ConfigError, QueryError, type_of, unknown
-from relquery.ir.draw import draw, mermaid
 from relquery.ir.nodes import (
     NODES,
     Bag,
@@ -65,11 +64,9 @@ __all__ = [
     "bag",
     "chat",
     "cross",
-    "draw",
     "fragment",
     "from_wire",
     "generate",
-    "mermaid",
     "parse",
     "plus",
     "prepare",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
@@ -18,7 +18,6 @@ from relquery.cli.terminal.interrupt import exits_when_interrupted
 from relquery.cli.terminal.options import CacheTokens, Cost, Json
 from relquery.cli.terminal.show import progress, say, to_json
 from relquery.errors import QueryError
-from relquery.ir.draw import draw, mermaid
 from relquery.ir.nodes import Chat, Generate, Node
 from relquery.ir.optimize import Goal, rewrite
 from relquery.ir.spnl.wire import WireQuery, from_wire
@@ -132,17 +131,6 @@ class For(Enum):
     ATTENTION = "attention"
 
 
-class Format(Enum):
-    """How a tree is drawn."""
-
-    TEXT = "text"
-    MERMAID = "mermaid"
-
-
-_DRAW: dict[Format, Callable[[Node], str]] = {
-    Format.TEXT: draw,
-    Format.MERMAID: mermaid,
-}
 _File = Annotated[
     str,
     typer.Argument(
@@ -271,17 +259,16 @@ def explain_file(
 def draw_file(
     file: _File,
     var: _Var = None,
-    form: Annotated[Format, typer.Option("--format", "-f", help="How to draw.")] = Format.TEXT,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write to a file.")] = None,
 ) -> None:
-    """Draw the query's tree; Mermaid shows the paper's operators.
+    """Draw the query's tree, in the text form that the other commands read.
 
     [bold]Example[/bold]
 
-    relquery span draw email.json --var n=4 --format mermaid --output email.mmd
+    relquery span draw email.json --var n=4 --output email.span
     """
     node = read_query(file, var or (), _DEMO).node
-    drawn = _DRAW[form](node)
+    drawn = str(node)
     if output is None:
         typer.echo(drawn)
     else:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from relquery.backends.base import Backend
 from relquery.errors import ConfigError, RequestError
-from relquery.ir.draw import draw
 from relquery.ir.nodes import Generate, Node
 from relquery.ir.optimize import Goal, Step, optimize
 from relquery.ir.verify import verify
@@ -76,8 +75,7 @@ class SpanExplanation:
             yield from _shortened(step.after, "  => ")
         yield from _more(len(self.steps) - _LISTED, "steps")
         yield "Optimised:" if self.steps else "Nothing to rewrite:"
-        lines = str(self.after).split("\n")
-        yield from (f"  {line}" for line in (lines if len(lines) <= _TREE else _drawn(self.after)))
+        yield from (f"  {line}" for line in _middle_left_out(str(self.after).split("\n")))
         for ask in self.asks[: _LISTED - 1]:
             yield from _shown(ask)
         yield from _more(len(self.asks) - _LISTED, "prompts")
@@ -168,12 +166,22 @@ def _shortened(node: Node, lead: str) -> Iterator[str]:
     lines = str(node).split("\n")
     shown = lines if len(lines) <= _LINES else [*lines[: _LINES - 1], f"... {len(lines)} lines"]
     for number, line in enumerate(shown):
-        cut = line if len(line) <= _SHOWN + 20 else f"{line[: _SHOWN + 17]}..."
-        yield (lead if number == 0 else " " * len(lead)) + cut
+        yield (lead if number == 0 else " " * len(lead)) + _fitting(line)
 
 
-def _drawn(node: Node) -> list[str]:
-    return draw(node).split("\n")
+def _middle_left_out(lines: list[str]) -> Iterator[str]:
+    """The lines of a tree; of one with more than _TREE, the first and the last."""
+    if len(lines) <= _TREE:
+        yield from lines
+        return
+    half = _TREE // 2
+    yield from map(_fitting, lines[:half])
+    yield from _more(len(lines) - 2 * half, "lines")
+    yield from map(_fitting, lines[-half:])
+
+
+def _fitting(line: str) -> str:
+    return line if len(line) <= _SHOWN + 20 else f"{line[: _SHOWN + 17]}..."
 
 
 def _more(count: int, what: str) -> Iterator[str]:
