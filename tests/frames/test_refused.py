@@ -40,6 +40,11 @@ def test_a_series_is_refused_as_one_column(con: Connection) -> None:
         frame(pd.DataFrame(ROWS)["id"], con)
 
 
+def test_an_empty_column_name_is_refused(con: Connection) -> None:
+    with pytest.raises(TableError, match="Column 1 has an empty name"):
+        frame(pd.DataFrame({"": ["a"], "x": [1]}), con)
+
+
 def test_head_gives_five_rows_unless_told(rows: Frame) -> None:
     assert [len(rows.head().collect()), len(rows.head(2).collect())] == [5, 2]
 

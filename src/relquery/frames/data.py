@@ -79,9 +79,11 @@ def _check_table(data: object) -> None:
 
 
 def _checked(names: list[str]) -> tuple[str, ...]:
-    """The same. Raises TableError for two that SQL could not tell apart."""
+    """The same. Raises TableError for two that SQL could not tell apart, and for an empty one."""
     first: dict[str, str] = {}
-    for name in names:
+    for place, name in enumerate(names, 1):
+        if not name:
+            raise TableError(f"Column {place} has an empty name, which SQL cannot say. Rename it.")
         if (other := first.setdefault(name.lower(), name)) != name or names.count(name) > 1:
             raise TableError(
                 f"Two columns are called {other!r} and {name!r}, which SQL cannot tell apart, as "
