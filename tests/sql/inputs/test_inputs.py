@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-import pytest
 
-from relquery.config import Order
 from relquery.sql.binder.call import Task
 from relquery.sql.inputs.cells import Cells
 from relquery.sql.inputs.inputs import Inputs, Question
@@ -27,13 +25,6 @@ def inputs(query: tuple[str | int, ...] = ("Good?",)) -> Inputs:
     names = tuple(table.column_names)
     cells = Cells(names, ("string",) * 3, np.arange(ROWS), lambda rows: table.take(pa.array(rows)))
     return Inputs.of(Question("", Task(query), ROWS, cells))
-
-
-@pytest.mark.parametrize("order", ["fixed", "ggr"])
-def test_methods_that_need_dependencies_are_given_those_of_the_rows(order: Order) -> None:
-    schedule = inputs().schedule(np.arange(ROWS), order)
-    assert schedule is not None
-    assert "0 -> 1" in map(str, schedule.report.dependencies)
 
 
 def test_rows_with_one_text_before_their_data_are_sent_together() -> None:
