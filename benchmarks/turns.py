@@ -15,7 +15,6 @@ from typing import TypeVar, cast
 from unittest.mock import patch
 
 from relquery.arrays import Slots
-from relquery.engine.block_pool import Batch
 from relquery.engine.executor import Chunk, Clock, Drawn, Executor
 from relquery.engine.loop import Loop
 from relquery.engine.requests.request import Request
@@ -148,7 +147,3 @@ class AlternatingExecutor:
         if drawn is not None:
             self._turn.pass_on()
         return drawn
-
-    def relocate(self, batches: Sequence[Batch], block_size: int) -> None:
-        """See Executor."""
-        self._executor.relocate(batches, block_size)

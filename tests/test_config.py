@@ -14,7 +14,6 @@ def test_an_engine_is_not_configured_wrongly() -> None:
     cases: list[tuple[dict[str, Any], str]] = [
         ({"policy": "lifo"}, "The policy 'lifo' is not known. Known: fcfs"),
         ({"policy": "relserv"}, "relserve"),
-        ({"relocation": "none"}, "relocation 'none' is not known"),
         ({"starvation": -1}, "starvation is -1"),
         ({"starvation": float("nan")}, "starvation is nan"),
         ({"starvation": "x"}, "starvation is 'x'"),

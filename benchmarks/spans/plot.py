@@ -26,8 +26,6 @@ def plot(moved: Sequence[Moved], path: Path) -> None:
     )
     axes.plot(sizes, [each.plain for each in moved], "x-", label="where it was computed")
     axes.plot(sizes, [each.queries for each in moved], "o-", label=f"{QUERIES} queries rotated")
-    axes.plot(sizes, [each.keys for each in moved], "s-", label="keys rotated when read")
-    axes.plot(sizes, [each.cidra for each in moved], "^-", label="CIDRA: keys moved once")
     axes.set_xticks(sizes, [f"{size:,}" for size in sizes], minor=False)
     axes.minorticks_off()
     axes.grid(alpha=0.2)

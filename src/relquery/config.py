@@ -18,7 +18,6 @@ DEFAULT_FORM: PromptForm = "text"
 accuracy`, and the shortest."""
 Nulls = Literal["skip", "ask"]
 NULLS: tuple[Nulls, ...] = get_args(Nulls)
-Relocation = Literal["queries", "keys", "cidra"]
 PolicyName = Literal[
     "fcfs",
     "sarathi",
@@ -35,7 +34,6 @@ PolicyName = Literal[
     "srjf",
 ]
 POLICIES: tuple[PolicyName, ...] = get_args(PolicyName)
-RELOCATIONS: tuple[Relocation, ...] = get_args(Relocation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +57,6 @@ class EngineConfig:
         independent spans. If False, a tenant only reads its own, and those of spans that are
         registered for all, so no response time reveals what other tenants sent.
     segment_sharing: read a context shared by several requests of a step once instead of once each.
-    relocation: how a span's cached keys are used at another position: "queries" rotates the queries
-        that see it, "keys" rotates the keys whenever they are read, "cidra" moves them in the
-        cache. The latter two are for comparison.
     policy: which requests a step takes, one of POLICIES.
     starvation: a relQuery with waiting requests goes first once it has waited this many seconds
         per request since its arrival, begun or not; None for never. Like the next three, only for
@@ -85,7 +80,6 @@ class EngineConfig:
     prefix_caching: bool = True
     share_prefixes: bool = True
     segment_sharing: bool = True
-    relocation: Relocation = "queries"
     policy: PolicyName = "sarathi"
     starvation: float | None = None
     aging: float = 0.0
@@ -93,10 +87,8 @@ class EngineConfig:
     tail: float | None = None
 
     def __post_init__(self) -> None:
-        for name, choices in (("relocation", RELOCATIONS), ("policy", POLICIES)):
-            chosen = getattr(self, name)
-            if chosen not in choices:
-                raise ConfigError(unknown(name, chosen, choices))
+        if self.policy not in POLICIES:
+            raise ConfigError(unknown("policy", self.policy, POLICIES))
         for name in ("starvation", "aging", "tail"):
             value = getattr(self, name)
             allowed = value is None and name != "aging"

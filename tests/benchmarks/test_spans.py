@@ -177,10 +177,10 @@ def test_all_sides_of_a_bulk_are_asked_the_same_text(model: ServedModel) -> None
     assert asked["_ordered"] != asked["_plain"]
 
 
-def test_spans_are_moved_in_three_ways(model: ServedModel) -> None:
+def test_a_span_is_used_where_it_was_computed_and_elsewhere(model: ServedModel) -> None:
     row = spans_moves.measure(model, 16, 1, silent)
     assert row.tokens == 16
-    assert min(row.plain, row.queries, row.keys, row.cidra) > 0
+    assert min(row.plain, row.queries) > 0
 
 
 def test_both_sides_decode_after_the_same_tokens(model: ServedModel) -> None:

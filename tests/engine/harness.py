@@ -12,12 +12,11 @@ import pytest
 
 from relquery.arrays import Int64s, Slots, TokenIds
 from relquery.config import EngineConfig
-from relquery.engine.block_pool import Batch
 from relquery.engine.executor import SCRATCH, Chunk, Drawn, SimulatedExecutor, VirtualClock
 from relquery.engine.loop import Loop
 from relquery.engine.requests.declared import NOTHING, Declared
 from relquery.engine.requests.labels import Drafts
-from relquery.engine.requests.pieces import At, Chain, Keep, Placeholder, Placing
+from relquery.engine.requests.pieces import At, Chain, Keep, Placeholder
 from relquery.engine.requests.relquery import Latency, RelQuery
 from relquery.engine.requests.request import Request, Rules
 from relquery.engine.scheduling.plan import Memo, Plan, Policy, State
@@ -129,7 +128,7 @@ class LedgerExecutor(SimulatedExecutor):
                 if chunk.saves is not None and chunk.saves[i] >= 0:
                     self.host[int(chunk.saves[i])] = chunk.position + i, place.meaning
         for chunk, computed in zip(chunks, found, strict=True):
-            read = self._reads(chunk, computed[0])
+            read = self._reads(chunk)
             assert read == computed[0].visible(), "a slot is read after another use"
         return super().execute(chunks)
 
@@ -160,39 +159,21 @@ class LedgerExecutor(SimulatedExecutor):
                 same = [one.token for one in run] == chunk.tokens.tolist()
                 own = all(one.chain is place.chain for one in run)
                 draws = (chunk.draw is not None) == (at + count == len(order))
-                here = place.position + self._begin(place) == chunk.position
-                if same and own and draws and here and place.visible() == self._reads(chunk, place):
+                here = place.position == chunk.position
+                if same and own and draws and here and place.visible() == self._reads(chunk):
                     return run
         raise AssertionError("a chunk reads a stale slot, or not what it should attend to")
 
-    def _begin(self, place: Place) -> int:
-        """Where the positions of a token's chain begin, as they are computed."""
-        return place.begin if self.config.relocation == "cidra" else 0
-
-    def _reads(self, chunk: Chunk, place: Place) -> set[Seen]:
+    def _reads(self, chunk: Chunk) -> set[Seen]:
         """What a chunk reads, by position in the chain of a token."""
         seen = []
         for segment in chunk.context:
             for i, slot in enumerate(segment.slots.tolist()):
                 assert self.at.get(slot, segment.start + i) == segment.start + i, "keys are off"
-                position = segment.shift + segment.start + i - self._begin(place)
+                position = segment.shift + segment.start + i
                 seen.append((position, self.holds.get(slot, UNWRITTEN)))
         assert len(set(seen)) == len(seen) == chunk.context_tokens, "a token is read twice"
         return set(seen)
-
-    def relocate(self, batches: Sequence[Batch], block_size: int) -> None:
-        assert self.config.relocation == "cidra"
-        for batch in batches:
-            moves = [
-                (move.source * block_size + i, move.target * block_size + i, move.turn)
-                for move in batch.moves
-                for i in range(block_size)
-            ]
-            read = [
-                (self.holds.get(s, UNWRITTEN), self.at.get(s, 0) + turn) for s, _, turn in moves
-            ]
-            for (_, target, _), (meaning, at) in zip(moves, read, strict=True):
-                self.holds[target], self.at[target] = meaning, at
 
     def _check_limits(self, chunks: Sequence[Chunk]) -> None:
         assert chunks, "a step has no work"
@@ -357,11 +338,8 @@ class Harness:
         number = len(self.executor.requests)
         kept = tuple, At, Hidden
         spec = tuple(part if isinstance(part, kept) else int(part) for part in prompt)
-        placing: Placing = "request" if self.config.relocation == "cidra" else "chain"
         rules = Rules(**{name: options.pop(name) for name in _RULES if name in options})
-        request = Request(
-            number, chain_of(spec), max_tokens, rules=rules, placing=placing, **options
-        )
+        request = Request(number, chain_of(spec), max_tokens, rules=rules, **options)
         self.engine.submit(request, tenant, declared=declared)
         self.executor.requests[number], self.executor.prompts[number] = request, spec
         return request

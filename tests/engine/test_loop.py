@@ -44,17 +44,6 @@ def test_scenarios(scenario: Scenario) -> None:
     scenario.run()
 
 
-def test_the_copies_of_blocks_that_one_step_needs_at_two_positions_are_planned() -> None:
-    for blocks in range(6, 20):
-        harness = Harness(block_size=2, cache_tokens=2 * blocks, relocation="cidra")
-        span = (0, 1, 2, 3, 4)
-        harness.ask([span, 0], 1)
-        # The first moves the cached blocks away from where the others need them.
-        for prompt in [(1, 2), span, 0], [span, 0], [span, 5]:
-            harness.submit(prompt, 1)
-        assert_answered(*harness.run())
-
-
 # ---- failure
 
 

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relquery.config import RELOCATIONS, Relocation
 from relquery.engine.executor import SCRATCH
 from relquery.engine.requests.labels import LabelTrie, Normalization
 from relquery.engine.requests.request import Draw, Request
@@ -86,7 +85,6 @@ PROMPTS = st.lists(
     decoding=st.lists(st.booleans(), min_size=5, max_size=5),
     budget=st.integers(2, 40),
     blocks=st.integers(32, 48),
-    relocation=st.sampled_from(RELOCATIONS),
     normalization=st.sampled_from(["joint", "branch"]),
 )
 def test_answers_are_those_of_a_decoder_whatever_else_is_in_the_step(
@@ -95,10 +93,9 @@ def test_answers_are_those_of_a_decoder_whatever_else_is_in_the_step(
     decoding: list[bool],
     budget: int,
     blocks: int,
-    relocation: Relocation,
     normalization: Normalization,
 ) -> None:
-    harness = Harness(max_num_batched_tokens=budget, cache_tokens=4 * blocks, relocation=relocation)
+    harness = Harness(max_num_batched_tokens=budget, cache_tokens=4 * blocks)
     trie = LabelTrie(labels, END, normalization)
     options = {"labels": tuple(labels), "end": END, "trie": trie}
     for prompt, decodes in zip(prompts, decoding, strict=False):

@@ -65,7 +65,6 @@ def limits_of(rng: Random) -> dict[str, Any]:
         "host_tokens": rng.choice([0, 0, size * rng.randint(4, 30)]),
         "prefix_caching": rng.random() < 0.9,
         "share_prefixes": rng.random() < 0.7,
-        "relocation": rng.choice(["queries", "queries", "cidra"]),
     }
 
 
@@ -253,8 +252,7 @@ class Storm:
     def _fits(self, prompt: list[Any], one_pass: bool) -> bool:
         """Whether the cache has room for a prompt and a token, or one step computes it whole."""
         config, tokens = self.harness.config, tokens_used(prompt, 1)
-        is_moved = config.relocation == "cidra" and tokens > sum(isinstance(p, int) for p in prompt)
-        if one_pass and not is_moved and tokens <= (config.max_input or 0):
+        if one_pass and tokens <= (config.max_input or 0):
             return True
         return tokens_used(prompt, config.block_size) < self.harness.engine.capacity
 

@@ -110,13 +110,12 @@ def test_logits_are_those_of_rounded_keys_and_values(name: str, dtype: str) -> N
         assert max(apart) > 2e-3, "nothing was rounded"
 
 
-@pytest.mark.parametrize("relocation", ["queries", "keys"])
 @pytest.mark.parametrize("name", ["llama", "mistral"])
-def test_spans_at_other_positions_are_near_the_dense_reference(name: str, relocation: str) -> None:
+def test_spans_at_other_positions_are_near_the_dense_reference(name: str) -> None:
     model, stock = model_of(name)
     passages = [tuple(each.tolist()) for each in prompts_with_shared_prefixes(6, seed=1)]
     specs = [(passages[i], passages[5 - i], passages[i], 6, 7) for i in range(6)]
-    engine = engine_of(model, RecordedNative, relocation=relocation)
+    engine = engine_of(model, RecordedNative)
     requests = [Request(i, spans.engine_chain(spec), 1) for i, spec in enumerate(specs)]
     list(finished(engine, requests))
     for request, spec in zip(requests, specs, strict=True):
@@ -191,9 +190,6 @@ def test_a_token_takes_less_memory_and_the_model_has_another_name() -> None:
 
 
 def test_what_cannot_be_in_8_bits_says_so(tmp_path: Path) -> None:
-    model, _ = model_of("narrow")
-    with pytest.raises(ConfigError, match="relocation='queries'"):
-        engine_of(model, relocation="cidra")
     with pytest.raises(ModelError, match="kv_cache_dtype 'int4'"):
         load("random:layers=1,hidden=64", device="cpu", kv_cache_dtype="int4")
     with pytest.raises(ModelError, match="kv_cache_dtype rounds numbers"):

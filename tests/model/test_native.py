@@ -16,7 +16,6 @@ from transformers import AutoModelForCausalLM
 
 from relquery import Engine
 from relquery.arrays import TokenIds
-from relquery.config import RELOCATIONS
 from relquery.engine.requests.request import Request
 from relquery.errors import ModelError
 from relquery.model.native_model import open_folder
@@ -81,12 +80,11 @@ def check(name: str, specs: list[Spec], **limits: Any) -> None:
     spans.check(name, specs, runtime="native", **limits)
 
 
-@pytest.mark.parametrize("relocation", RELOCATIONS)
 @pytest.mark.parametrize("name", ["llama", "qwen3", "phi3_partial"])
-def test_spans_at_other_positions_equal_the_dense_reference(name: str, relocation: str) -> None:
+def test_spans_at_other_positions_equal_the_dense_reference(name: str) -> None:
     @given(prompts())
     def holds(specs: list[Spec]) -> None:
-        check(name, specs, relocation=relocation)
+        check(name, specs)
 
     holds()
 
@@ -109,9 +107,8 @@ TWICE: Spec = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("relocation", RELOCATIONS)
-def test_the_last_layer_turns_spans_as_its_own_tokens_see_them(relocation: str) -> None:
-    check("llama", [TWICE], relocation=relocation)
+def test_the_last_layer_turns_spans_as_its_own_tokens_see_them() -> None:
+    check("llama", [TWICE])
 
 
 @pytest.mark.parametrize("slice_tokens", [1, 7, 59])

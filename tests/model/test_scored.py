@@ -82,7 +82,7 @@ def serve(
     """Requests that were submitted one after the other and run together, and how many steps."""
     model, _ = model_of(name)
     engine = engine_of(model, Counted, **{"cache_tokens": 2048, "block_size": 4} | limits)
-    placing = placing_of(model, limits.get("relocation", "queries"))
+    placing = placing_of(model)
     requests = [make(number, placing) for number in range(count)]
     list(finished(engine, requests))
     assert engine.pool.held == 0
@@ -184,8 +184,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "blocks of 1": {"block_size": 1},
     "preemption": {"cache_tokens": 128, "max_num_batched_tokens": 16},
     "one at a time": {"max_num_seqs": 1},
-    "keys moved": {"relocation": "cidra"},
-    "keys rotated": {"relocation": "keys"},
 }
 
 
@@ -278,7 +276,7 @@ def test_answers_are_the_same_however_much_of_a_draft_is_right(right: int) -> No
         check_drafts(name, right)
 
 
-@quick_of(SETTINGS, "in chunks", "in slices of 1", "preemption", "keys rotated")
+@quick_of(SETTINGS, "in chunks", "in slices of 1", "preemption")
 def test_answers_are_the_same_in_every_setting(name: str) -> None:
     check_drafts("gemma2", 2, **SETTINGS[name])
 

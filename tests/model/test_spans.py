@@ -11,7 +11,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relquery.config import RELOCATIONS
 from relquery.engine.requests.pieces import At, Chain, Placeholder
 from relquery.engine.requests.request import Request
 from tests.model.oracle.architectures import (
@@ -58,7 +57,7 @@ def check(
     model, stock = model_of(name, runtime)
     kind = RecordedNative if runtime == "native" else Recorded
     engine = engine_of(model, kind, **{"cache_tokens": 2048, "block_size": 4} | limits)
-    placing = placing_of(model, limits.get("relocation", "queries"))
+    placing = placing_of(model)
     requests = [
         Request(i, engine_chain(spec), answer, placing=placing) for i, spec in enumerate(specs)
     ]
@@ -140,14 +139,12 @@ LIMITS = st.fixed_dictionaries(
     {
         "max_num_batched_tokens": st.sampled_from([3, 16, 2048]),
         "segment_sharing": st.booleans(),
-        "relocation": st.sampled_from(RELOCATIONS),
     }
 )
 HOST = st.fixed_dictionaries(
     {
         "cache_tokens": st.sampled_from([16, 48, 2048]),
         "slice_tokens": st.sampled_from([2, 7, 2048]),
-        "relocation": st.sampled_from(["queries", "keys"]),
     }
 )
 
@@ -186,13 +183,11 @@ SYSTEM, QUESTION = (5, 6, 7, 8, 9), (11, 12)
 def test_passages_in_another_order_are_found_in_the_cache_where_that_is_possible(name: str) -> None:
     orders = [(0, 1, 2, 3), (3, 1, 0, 2), (2, 2, 1)]
     specs = [(*SYSTEM, *(PASSAGES[i] for i in order), *QUESTION) for order in orders]
-    for relocation in RELOCATIONS if name in {"llama", "gpt2"} else RELOCATIONS[:1]:
-        requests = check(name, specs, relocation=relocation, max_num_seqs=1)
-        served = [request.cached for request in requests]
-        if model_of(name)[0].positions.relocatable:
-            assert served[1:] == [5 + 74, 5 + 30 + 30 + 16]
-        else:  # the system prompt, and what stands where it stood
-            assert served[1] == 5
+    served = [request.cached for request in check(name, specs, max_num_seqs=1)]
+    if model_of(name)[0].positions.relocatable:
+        assert served[1:] == [5 + 74, 5 + 30 + 30 + 16]
+    else:  # the system prompt, and what stands where it stood
+        assert served[1] == 5
 
 
 def test_an_inner_generation_is_found_with_its_input_and_output() -> None:
@@ -210,9 +205,8 @@ def test_one_span_at_two_positions_at_once(name: str) -> None:
     span = PASSAGES[2]
     specs = [(*SYSTEM, span, *QUESTION), (*PASSAGES[0], *PASSAGES[1], span, *QUESTION)]
     alone = [check(name, [spec])[0] for spec in [*specs, *specs[::-1]]]
-    for relocation in RELOCATIONS:
-        both = check(name, [*specs, *specs[::-1]], relocation=relocation, max_num_seqs=3)
-        assert [r.output for r in both] == [r.output for r in alone]
+    both = check(name, [*specs, *specs[::-1]], max_num_seqs=3)
+    assert [r.output for r in both] == [r.output for r in alone]
 
 
 def test_a_span_is_never_served_where_full_attention_is_due_nor_the_reverse() -> None:

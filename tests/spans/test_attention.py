@@ -13,7 +13,7 @@ from tokenizers import Tokenizer as Backend
 
 from relquery import span
 from relquery.backends.local.embedded import EmbeddedBackend
-from relquery.config import RELOCATIONS, EngineConfig, Relocation
+from relquery.config import EngineConfig
 from relquery.ir.nodes import Generate, Node
 from relquery.ir.optimize import optimize
 from relquery.model.text.tokenizer import Tokenizer
@@ -132,12 +132,11 @@ QUERIES = st.lists(TREES, min_size=1, max_size=3).map(
     name=st.sampled_from(ARCHITECTURES),
     queries=st.lists(QUERIES, min_size=1, max_size=2),
     block_size=st.sampled_from([1, 4, 16]),
-    relocation=st.sampled_from(RELOCATIONS),
 )
 def test_a_tree_of_any_nesting_is_answered_as_under_an_explicit_mask(
-    name: str, queries: list[Generate], block_size: int, relocation: Relocation
+    name: str, queries: list[Generate], block_size: int
 ) -> None:
-    backend, executor = backend_of(name, block_size=block_size, relocation=relocation)
+    backend, executor = backend_of(name, block_size=block_size)
     for query in queries:
         check(name, query, backend, executor)
     backend.engine.pool.check()

@@ -45,14 +45,8 @@ class Relocation(OnModel):
         if PICTURE in drawn:
             yield f"![Milliseconds over the span's size]({PICTURE})\n"
         yield from table(
-            ("tokens", "where it was", "queries rotated", "keys rotated", "CIDRA, once"),
-            [
-                (
-                    f"{at.tokens:,}",
-                    *(f"{each:.2f} ms" for each in (at.plain, at.queries, at.keys, at.cidra)),
-                )
-                for at in self.moved
-            ],
+            ("tokens", "where it was", "queries rotated"),
+            [(f"{at.tokens:,}", f"{at.plain:.2f} ms", f"{at.queries:.2f} ms") for at in self.moved],
         )
         at = self.decoded
         if at is not None:

@@ -12,7 +12,6 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from relquery.arrays import Int64s, Slots, TokenIds
-from relquery.engine.block_pool import Batch
 from relquery.engine.cost import LinearCost
 from relquery.engine.requests.request import Draw
 from relquery.prompt import TokenLogprob
@@ -220,9 +219,6 @@ class Executor(Protocol):
         tokens, slots: (chunks,) of the new ones. None if they must be given as chunks.
         """
 
-    def relocate(self, batches: Sequence[Batch], block_size: int) -> None:
-        """Move cached blocks, batch by batch; block b has the slots from b * block_size on."""
-
 
 class SimulatedExecutor:
     """Lets a cost model's durations pass on a clock, and draws tokens from a function.
@@ -257,9 +253,6 @@ class SimulatedExecutor:
         """See Executor."""
         given = zip(self._last, tokens, slots.tolist(), strict=True)
         return self.execute([_after(*each) for each in given])
-
-    def relocate(self, batches: Sequence[Batch], block_size: int) -> None:
-        """Takes no time."""
 
     def _draw(self, chunk: Chunk, draw: Draw) -> Drawn:
         try:

@@ -20,7 +20,6 @@ from relquery.engine.scheduling.plan import (
     Plan,
     Policy,
     State,
-    StepHits,
     forecast,
 )
 from relquery.engine.scheduling.policies.sarathi import sarathi
@@ -65,7 +64,6 @@ class Loop:
         self._offload = Offload(self.host, config)
         self.shelf = Shelf(self.pool, config, states)
         self._holdings = Holdings(self.pool, config, self._offload, self.shelf)
-        self._hits = StepHits(self.pool, config)
         self._memo: Memo = None
         self._decodes: DecodeRun | None = None
         self._finished: list[Request] = []
@@ -290,11 +288,8 @@ class Loop:
             self._preempt(request)
         self._holdings.begin_step()
         # All hits are held before the first allocation, which might evict them.
-        hits = StepHits(self.pool, self.config)
-        held = [hits.hold(work) if work.hits else () for work in plan.work]
-        hits.copy()
+        held = [self._holdings.take(work) if work.hits else () for work in plan.work]
         self._offload.hold(plan.work)
-        self._hits = hits
         chunks = []
         for work, blocks in zip(plan.work, held, strict=True):
             if blocks:
@@ -314,7 +309,6 @@ class Loop:
 
     def _execute(self, chunks: list[list[Chunk]]) -> list[list[Drawn]]:
         """Compute a step; returns the results of each work's draws, in order."""
-        self._hits.relocate(self._executor)
         drawn = self._executor.execute(list(chain.from_iterable(chunks)))
         if len(drawn) == len(chunks):  # the usual case: one chunk each
             return [[] if one is None else [one] for one in drawn]

@@ -231,7 +231,6 @@ class Planner:
     """
 
     share: bool
-    by_shift: bool
     heads: int
     kv_heads: int
     threads: int
@@ -272,7 +271,6 @@ class Planner:
         return plan_step(
             chunks,
             share=self.share,
-            by_shift=self.by_shift,
             heads=self.heads,
             kv_heads=self.kv_heads,
             threads=self.threads,
@@ -284,7 +282,6 @@ def plan_step(
     chunks: Sequence[Chunk],
     *,
     share: bool,
-    by_shift: bool,
     heads: int,
     kv_heads: int,
     threads: int,
@@ -293,9 +290,9 @@ def plan_step(
     """Plan the attention of a step.
 
     chunks: in packed order: token i of the batch is token i of their concatenation. share:
-    whether what several chunks see is read once, instead of for each. by_shift: whether a span is
-    shared only by chunks that use it at the same position. threads: to have work for. room: steps
-    for which the plan can grow, if each chunk is one token and all it attends to is in its chain.
+    whether what several chunks see is read once, instead of for each. threads: to have work for.
+    room: steps for which the plan can grow, if each chunk is one token and all it attends to is in
+    its chain.
     """
     shifted: list[tuple[int, Segment]] = []
     parts: list[Int64s] = []  # of the step's keys: the chunks' paths, then spans
@@ -329,7 +326,7 @@ def plan_step(
         placed,
         [(number, each.shift) for number, each in shifted],
         share,
-        by_shift,
+        False,
         max(1, min(ROWS * kv_heads // heads, -(-tokens * kv_heads // enough))),
         -(-enough // kv_heads),
     )

@@ -17,7 +17,7 @@ from relquery.config import EngineConfig
 from relquery.engine.executor import NOT_FINITE, SCRATCH, Chunk
 from relquery.engine.requests.pieces import Adapter
 from relquery.engine.requests.request import Draw
-from relquery.errors import ConfigError, ModelError
+from relquery.errors import ModelError
 from relquery.model.footprint import Footprint
 from relquery.model.formats.adapter import Lora
 from relquery.model.formats.coded import CodedWeights
@@ -103,15 +103,9 @@ class NativeModel:
     ) -> NativeExecutor:
         """See ServedModel."""
         del since, lean
-        if self.cached == INT8 and config.relocation == "cidra":
-            raise ConfigError(
-                "relocation='cidra' rotates keys in the cache, where those in 8 bits would be "
-                "rounded again each time. Use relocation='queries', or leave kv_cache_dtype out."
-            )
         return self._executor(
             slots,
             share=config.segment_sharing,
-            relocation=config.relocation,
             slice_tokens=config.slice_tokens,
             host_slots=config.host_tokens // config.block_size * config.block_size,
         )

@@ -12,8 +12,6 @@ import numpy.typing as npt
 
 from relquery._native import Adapted, Network, Slice, Store
 from relquery.arrays import Float32s, Int64s, Slots
-from relquery.config import Relocation
-from relquery.engine.block_pool import Batch
 from relquery.engine.executor import Chunk, Drawn, drawn_by_chunk
 from relquery.model.attention_plan import (
     Plan,
@@ -26,7 +24,6 @@ from relquery.model.attention_plan import (
 )
 from relquery.model.formats.safetensors import NAMES, narrow, widen
 from relquery.model.networks.decoder import Decoder
-from relquery.model.networks.rotation import Rotation
 from relquery.model.sampler import Logits, follow_draws
 from relquery.model.store import States, StateStore
 
@@ -52,7 +49,7 @@ def cores() -> int:
 class NativeExecutor:
     """Runs the forward pass of a decoder.
 
-    slots: capacity of the KV cache in tokens. share, relocation, slice_tokens: see EngineConfig.
+    slots: capacity of the KV cache in tokens. share, slice_tokens: see EngineConfig.
     host_slots: capacity of the cache in host memory. adapters: how many the network has. cached:
     the kind of keys and values, that of the network or INT8. All stores have it: an answer is the
     same wherever its states come from, up to rounding. check: called around each step; raises
@@ -67,7 +64,6 @@ class NativeExecutor:
         slots: int,
         *,
         share: bool = True,
-        relocation: Relocation = "queries",
         slice_tokens: int = 2_048,
         host_slots: int = 0,
         threads: int | None = None,
@@ -78,13 +74,11 @@ class NativeExecutor:
         self._adapters, self._check = adapters, check
         self._net, self._decoder, self._kind = network, decoder, kind
         self._cached = kind if cached is None else cached
-        self._turn_keys = relocation == "keys"
         self._slice_tokens = slice_tokens
         self._threads = threads or cores()
         self._rotations = decoder.rotations
         self._planner = Planner(
             share=share,
-            by_shift=self._turn_keys,
             heads=decoder.heads,
             kv_heads=decoder.kv_heads,
             threads=self._threads,
@@ -124,23 +118,6 @@ class NativeExecutor:
         self._last = last
         return self._drawn(last.chunks)
 
-    def relocate(self, batches: Sequence[Batch], block_size: int) -> None:
-        """Rotate and move cached blocks."""
-        numbers = [self._number_of(each.rotation) for each in self._decoder.layers]
-        for batch in batches:
-            sources, targets, turns = (
-                np.array([getattr(move, name) for move in batch.moves], dtype=np.int64)
-                for name in ("source", "target", "turn")
-            )
-            tables = [each.turns(turns.repeat(block_size)) for each in self._rotations]
-            self._store.move(
-                _slots_of(sources, block_size),
-                _slots_of(targets, block_size),
-                tables,
-                numbers,
-                self._threads,
-            )
-
     def bytes_of(self, chunks: Sequence[Chunk]) -> int:
         """Bytes that a step with these chunks takes beside weights and cache; nothing is computed.
 
@@ -151,7 +128,7 @@ class NativeExecutor:
         of_plans = sum(each.plan.bytes for each in slices)
         native = [each.native for each in slices]
         return of_plans + self._net.step_bytes(
-            native, self._store, own, self._host, self._turn_keys, self._threads
+            native, self._store, own, self._host, False, self._threads
         )
 
     @property
@@ -178,15 +155,10 @@ class NativeExecutor:
         """A step's own store."""
         return Store(self._decoder.shapes, slots, self._cached, keeps=False)
 
-    def _number_of(self, rotation: Rotation | None) -> int:
-        return -1 if rotation is None else self._rotations.index(rotation)
-
     def _run(self, slices: Sequence[_StepSlice], scratch: Store) -> None:
         native = [each.native for each in slices]
         self._check()
-        self._rows = self._net.run(
-            native, self._store, scratch, self._host, self._turn_keys, self._threads
-        )
+        self._rows = self._net.run(native, self._store, scratch, self._host, False, self._threads)
 
     def _slice(self, chunks: Sequence[Chunk], room: int = 0) -> _StepSlice:
         """A slice of a step. room: steps by which its plan can grow."""
@@ -332,7 +304,3 @@ def _loaded(chunks: Sequence[Chunk]) -> tuple[Int64s, Int64s]:
         return _NONE, _NONE
     hosts, slots = (np.concatenate(each).astype(np.int64) for each in zip(*loads, strict=True))
     return hosts, slots
-
-
-def _slots_of(blocks: Int64s, block_size: int) -> Int64s:
-    return (blocks[:, None] * block_size + np.arange(block_size)).reshape(-1)

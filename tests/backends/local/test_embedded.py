@@ -19,13 +19,12 @@ from tokenizers.normalizers import Lowercase
 from relquery.backends.local import embedded
 from relquery.backends.local.embedded import EmbeddedBackend
 from relquery.backends.local.open import load_backend
-from relquery.config import RELOCATIONS, EngineConfig
+from relquery.config import EngineConfig
 from relquery.connection import connect
 from relquery.engine.cost import Fit, LinearCost
 from relquery.engine.machines import SERVED, write_machine
 from relquery.engine.scheduling.policies.catalogue import make_policy
 from relquery.errors import ConfigError, MissingExtraError, ModelError, RequestError
-from relquery.model.native_runtime import NativeExecutor
 from relquery.model.networks.random import byte_tokenizer
 from relquery.prompt import Answer, Finish, Prompt, Reuse, Role, Sampling, Span
 
@@ -67,21 +66,6 @@ def test_a_prompt_beyond_the_cache_comes_from_host_memory_again(backend: Embedde
         assert answer.text == expected.text
         assert answer.scores == pytest.approx(expected.scores, abs=1e-4)
     small.close()
-
-
-def test_relocation_moves_keys_only_if_its_setting_says_so() -> None:
-    rotated = {}
-    passages = [Span(f"{n}" * 50, reuse=Reuse.INDEPENDENT) for n in range(3)]
-    for relocation in RELOCATIONS:
-        backend = load_backend(MODEL, cache_tokens=2048, relocation=relocation)
-        move = NativeExecutor.relocate
-        moving = patch.object(NativeExecutor, "relocate", autospec=True, side_effect=move)
-        with moving as moved, closing(backend):
-            for shown in (passages, passages[::-1]):
-                assert len(list(backend.answer([(*shown, Span("?"))], Sampling(max_tokens=1)))) == 1
-        rotated[relocation] = sum(len(b.moves) for call in moved.mock_calls for b in call.args[1])
-    # Thirteen blocks of two passages, once; the other settings rotate in attention.
-    assert rotated == {"cidra": 2 * 13, "keys": 0, "queries": 0}
 
 
 def test_memory_taken_beforehand_is_that_of_the_whole_cache_and_changes_no_answer() -> None:

@@ -74,7 +74,6 @@ def opened(policy: PolicyName, rng: Random) -> EmbeddedBackend:
         "max_num_seqs": rng.choice([2, 8]),
         "max_input": rng.choice([None, 64, 200]),
         "host_tokens": rng.choice([0, 320]),
-        "relocation": rng.choice(["queries", "keys", "cidra"]),
         "starvation": rng.choice([None, 0.0, 0.01, 0.05]),
         "aging": rng.choice([0.0, 0.5]),
         "weights": {"a": rng.choice([1.0, 3.0])},

@@ -24,7 +24,7 @@ from tests.engine.harness import (
 )
 from tests.engine.scenarios import Scenario, scenarios
 
-PLACINGS: list[Placing] = ["chain", "request", "bound"]
+PLACINGS: list[Placing] = ["chain", "bound"]
 TOKEN = st.integers(0, 2)  # few, so that different trees hold equal runs of tokens
 # A gap or a placeholder is one of few, too.
 PART = (

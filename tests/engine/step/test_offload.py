@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relquery.config import POLICIES, RELOCATIONS, EngineConfig, PolicyName, Relocation
+from relquery.config import POLICIES, EngineConfig, PolicyName
 from relquery.engine.block_pool import BlockPool
 from relquery.engine.cost import LinearCost
 from relquery.engine.executor import SCRATCH, Chunk
@@ -132,7 +132,6 @@ ASKED = st.tuples(ALIKE | ALIKE | SPANS | PROMPTS, DECODES, st.integers(0, 2), s
     budget=st.integers(2, 40),
     blocks=st.integers(1, 9) | st.integers(1, 40),
     host=st.integers(0, 9) | st.integers(20, 30),
-    relocation=st.sampled_from(RELOCATIONS),
     policy=st.sampled_from(POLICIES),
 )
 def test_every_chunk_reads_what_it_should_whatever_the_host_serves(
@@ -141,7 +140,6 @@ def test_every_chunk_reads_what_it_should_whatever_the_host_serves(
     budget: int,
     blocks: int,
     host: int,
-    relocation: Relocation,
     policy: PolicyName,
 ) -> None:
     harness = Harness(
@@ -150,7 +148,6 @@ def test_every_chunk_reads_what_it_should_whatever_the_host_serves(
         host_tokens=4 * host,
         max_num_batched_tokens=budget,
         max_input=64,
-        relocation=relocation,
     )
     done = 0
     for prompt, decodes, steps, lost in asked:

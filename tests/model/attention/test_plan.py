@@ -12,15 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relquery._native import SPLIT_LEAST
-from relquery.engine.executor import SCRATCH, Chunk, Segment
+from relquery.engine.executor import Chunk, Segment
 from relquery.engine.requests.request import Draw
 from relquery.model.attention_plan import NO_SHIFT, OWN_SHIFTS, ROWS, Plan, plan_step
-from relquery.model.torch_runtime.attention.buckets import Bucket, plan_buckets
 from tests.model.oracle.strategies import Seen, batches, chunk_of, span_chunk, to_be_seen
 
 
 def plan(chunks: Sequence[Chunk], share: bool = True, **options: Any) -> Plan:
-    shape = {"heads": 4, "kv_heads": 2, "threads": 2, "by_shift": False} | options
+    shape = {"heads": 4, "kv_heads": 2, "threads": 2} | options
     return plan_step(chunks, share=share, **shape)
 
 
@@ -90,18 +89,15 @@ def test_a_long_context_of_one_token_is_split_so_that_all_threads_have_work(thre
     assert wanted <= len(planned.tasks) <= wanted + 1
 
 
-@pytest.mark.parametrize(("share", "by_shift", "reads"), [(1, 0, 1), (1, 1, 2), (0, 0, 3)])
-def test_a_span_is_read_once_for_all_who_see_it(share: bool, by_shift: bool, reads: int) -> None:
+@pytest.mark.parametrize(("share", "reads"), [(True, 1), (False, 3)])
+def test_a_span_is_read_once_for_all_who_see_it(share: bool, reads: int) -> None:
     span = range(100, 150)
     chunks = [span_chunk(shift, 5, span, i) for i, shift in enumerate((5, 5, 9))]
-    planned = plan(chunks, bool(share), by_shift=bool(by_shift), threads=1)
+    planned = plan(chunks, share, threads=1)
     check_places(planned, 3)
     assert Counter(planned.slots[planned.visits[:, 2]].tolist())[100] == reads
-    buckets = plan_buckets(chunks, bool(share), bool(by_shift))
-    assert sum(len(bucket.keys) for bucket in buckets if bucket.shifted) == reads
-    for seen in (seen_in(planned), seen_by_buckets(chunks, buckets)):
-        found = [each for each in seen if each[1] == 100]
-        assert sorted(found) == [(0, 100, 5), (1, 100, 5), (2, 100, 9)]
+    found = [each for each in seen_in(planned) if each[1] == 100]
+    assert sorted(found) == [(0, 100, 5), (1, 100, 5), (2, 100, 9)]
 
 
 @given(
@@ -111,11 +107,10 @@ def test_a_span_is_read_once_for_all_who_see_it(share: bool, by_shift: bool, rea
         max_size=6,
     ),
     st.booleans(),
-    st.booleans(),
     st.integers(1, 5),
 )
 def test_any_spans_at_any_places_are_seen_once(
-    prompts: list[tuple[int, list[tuple[int, int]]]], share: bool, by_shift: bool, threads: int
+    prompts: list[tuple[int, list[tuple[int, int]]]], share: bool, threads: int
 ) -> None:
     chunks, expected, fresh, token = [], Counter[Seen](), 900, 0
     for own, spans in prompts:
@@ -132,7 +127,7 @@ def test_any_spans_at_any_places_are_seen_once(
             expected.update((token, slot, at) for slot, at in keys)
             token += 1
         fresh += own
-    planned = plan(chunks, share, by_shift=by_shift, threads=threads)
+    planned = plan(chunks, share, threads=threads)
     assert Counter(seen_in(planned)) == expected
     check_places(planned, token)
 
@@ -176,85 +171,3 @@ def test_a_plan_that_grows_sees_what_one_made_anew_sees(
             left -= 1
         assert Counter(seen_in(planned)) == Counter(to_be_seen(chunks))
         check_places(planned, len(chunks))
-
-
-# ---- jobs for torch's operators
-
-
-def seen_by_buckets(chunks: Sequence[Chunk], buckets: Sequence[Bucket]) -> Iterator[Seen]:
-    writes = np.concatenate([chunk.writes for chunk in chunks])
-    for bucket in buckets:
-        for job in range(len(bucket.queries)):
-            queries = bucket.queries[job, : bucket.query_counts[job]].tolist()
-            keys = slots_of(bucket, job)
-            positions = bucket.positions[job].tolist()
-            for row, query in enumerate(queries):
-                shift = int(bucket.shifts[job, row])
-                for i, key in enumerate(keys[: row + 1] if bucket.causal else keys):
-                    slot = int(writes[key]) if bucket.causal else key
-                    yield query, slot, shift + positions[i]
-
-
-def slots_of(bucket: Bucket, job: int) -> list[int]:
-    count, offset = int(bucket.key_counts[job]), SCRATCH * bucket.scratch
-    if bucket.in_place:
-        return list(range(offset + bucket.keys[job, 0], offset + bucket.keys[job, 0] + count))
-    return [offset + int(key) for key in bucket.keys[job, :count]]
-
-
-def gathered(buckets: Sequence[Bucket]) -> int:
-    """Cached keys that are read."""
-    return sum(int(bucket.key_counts.sum()) for bucket in buckets if not bucket.causal)
-
-
-@given(batches(), st.booleans())
-def test_buckets_show_each_token_each_of_its_keys_once(chunks: list[Chunk], share: bool) -> None:
-    buckets = plan_buckets(chunks, share)
-    assert Counter(seen_by_buckets(chunks, buckets)) == Counter(to_be_seen(chunks))
-    assert gathered(buckets) <= gathered(plan_buckets(chunks, False))
-
-
-def test_a_prefix_is_read_once_per_group_where_it_is_worth_another_partial_result() -> None:
-    prefix = list(range(100))
-    by_all = [chunk_of([*prefix, 100 + number], 100) for number in range(8)]
-    nested = []
-    for group in range(3):
-        common = [*range(60), *range(100 + 40 * group, 140 + 40 * group)]
-        nested += [chunk_of([*common, 300 + 10 * group + n], 100) for n in range(4)]
-    whole = [chunk_of([*range(50), 200], 50), chunk_of([*range(90), 201], 90)]
-    short = [chunk_of([0, *range(10 * n, 10 * n + 9)], 9) for n in range(1, 3)]
-    for chunks, shared, alone in (
-        (by_all, 100 + 8, 8 * 101),
-        (nested, 60 + 3 * 40 + 12, 12 * 101),
-        (whole, 50 + 1 + 41, 51 + 91),
-        (short, 2 * 10, 2 * 10),
-    ):
-        assert gathered(plan_buckets(chunks, True)) == shared
-        assert gathered(plan_buckets(chunks, False)) == alone
-
-
-def test_equal_jobs_become_one_kernel_call_and_very_different_ones_do_not() -> None:
-    fresh = plan_buckets([chunk_of(range(9), 0)], True)  # which does not read the cache
-    assert [bucket.causal for bucket in fresh] == [True]
-    equal = [chunk_of(range(40 * n, 40 * n + 40), 39) for n in range(8)]
-    assert [bucket.keys.shape for bucket in plan_buckets(equal, True)] == [(8, 40)]
-    other = [chunk_of(range(5), 4), chunk_of(range(10, 4000), 3990 - 1)]
-    shapes = {bucket.positions.shape for bucket in plan_buckets(other, True)}
-    assert shapes == {(1, 5), (1, 3990)}
-
-
-def test_what_follows_a_whole_chunk_of_the_same_step_is_one_with_it() -> None:
-    first, both = chunk_of(range(9), 3), range(20)
-    buckets = plan_buckets([first, chunk_of(both, 9), chunk_of([*both, 30], 20)], True)
-    assert {(b.causal, b.keys.shape) for b in buckets} == {(False, (1, 3)), (True, (1, 18))}
-    apart = [first, chunk_of(range(19), 8), chunk_of([*range(3, 12), 40], 9)]
-    assert len(plan_buckets([apart[0], apart[1]], True)) > 1
-    assert len(plan_buckets([apart[0], apart[2]], True)) > 1
-
-
-def test_the_cache_and_the_steps_own_slots_are_read_apart() -> None:
-    own = [SCRATCH + number for number in range(4)]
-    chunks = [chunk_of([7, 8, *own, 9, 10], 6), chunk_of([7, 8, *own[:2], 11], 4)]
-    buckets = plan_buckets(chunks, True)
-    assert {bucket.scratch for bucket in buckets} == {False, True}
-    assert Counter(seen_by_buckets(chunks, buckets)) == Counter(to_be_seen(chunks))

@@ -166,7 +166,6 @@ def engine_of(model: Any, kind: Any = TorchExecutor, **limits: Any) -> Loop:
         config.cache_tokens // config.block_size * config.block_size,
         config.segment_sharing,
         model.positions,
-        config.relocation,
         config.slice_tokens,
         model.release,
         config.host_tokens,
@@ -174,11 +173,9 @@ def engine_of(model: Any, kind: Any = TorchExecutor, **limits: Any) -> Loop:
     return Loop(executor, config, RealClock())
 
 
-def placing_of(model: Any, relocation: str = "queries") -> Placing:
+def placing_of(model: Any) -> Placing:
     """How the requests of an engine on this network stand at their positions."""
-    if not model.is_relocatable:
-        return "bound"
-    return "request" if relocation == "cidra" else "chain"
+    return "chain" if model.is_relocatable else "bound"
 
 
 def finished(engine: Loop, requests: Iterable[Request]) -> Iterator[Request]:

@@ -439,4 +439,4 @@ class EmbeddedBackend(Backend, Insight):
     def _placing(self) -> Placing:
         if not self._model.is_relocatable:
             return "bound"
-        return "request" if self.config.relocation == "cidra" else "chain"
+        return "chain"

@@ -264,10 +264,10 @@ class _Open:
     keeps: list[tuple[int, Keep]] = field(default_factory=list)
 
 
-Placing = Literal["chain", "request", "bound"]
+Placing = Literal["chain", "bound"]
 """Where the positions of a span begin. "chain": at 0, and its states can be used at any position.
-"request": at its place in the request, and its states are moved for use elsewhere. "bound": at its
-place, which is part of its keys because its states cannot be used anywhere else."""
+"bound": at its place in the request, which is part of its keys because its states cannot be used
+anywhere else."""
 
 
 def lay_out(chain: Chain, placing: Placing = "chain") -> list[Piece]:

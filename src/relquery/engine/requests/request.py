@@ -341,17 +341,6 @@ class Request:
                 # Not cleared: others may have the same list (see Chain.names).
                 piece.keys, piece.root = [], None
 
-    def place(self, index: int, block: int, block_size: int) -> int:
-        """Position at which a block's first token is computed."""
-        return self.pieces[index].start + block * block_size
-
-    def places(self, index: int, blocks: range, block_size: int) -> range:
-        """The places of consecutive blocks."""
-        start = self.pieces[index].start
-        return range(
-            start + blocks.start * block_size, start + blocks.stop * block_size, block_size
-        )
-
     def _name(self, index: int, count: int, block_size: int) -> None:
         """Compute the keys of the first `count` named blocks of a piece, unless they are known."""
         piece = self.pieces[index]

@@ -19,15 +19,12 @@ class Hits:
     """The blocks that a request can reuse.
 
     counts: leading blocks per piece. found: those of them that are in the cache now. unheld: those
-    of the found blocks that nothing else needs. places: where they are moved. copies: how many must
-    be copied because another request needs them at another position.
+    of the found blocks that nothing else needs.
     """
 
     counts: list[int]
     found: set[int] = field(default_factory=set)
     unheld: set[int] = field(default_factory=set)
-    places: dict[int, int] = field(default_factory=dict)
-    copies: int = 0
 
     @property
     def blocks(self) -> int:
@@ -37,7 +34,7 @@ class Hits:
     @property
     def taken(self) -> int:
         """Blocks that take no extra room, because another request already holds them."""
-        return self.blocks - len(self.unheld) - self.copies
+        return self.blocks - len(self.unheld)
 
 
 class Reuse:
@@ -49,17 +46,15 @@ class Reuse:
 
     def __init__(self, limits: EngineConfig, pool: BlockPool, host: BlockPool) -> None:
         self._limits, self._pool, self._host = limits, pool, host
-        self._moves = limits.relocation == "cidra"
-        self._filled: dict[bytes, int] = {}
+        self._filled: set[bytes] = set()
         self._taken: set[int] = set()  # cached blocks that admitted requests rely on
-        self._places: dict[int, int] = {}  # where this step moves blocks
         self._released: Counter[int] = Counter()
 
     def fork(self) -> Self:
         """A copy that can be changed without changing this one."""
         other = copy(self)
         other._filled, other._taken = self._filled.copy(), self._taken.copy()
-        other._places, other._released = self._places.copy(), self._released.copy()
+        other._released = self._released.copy()
         return other
 
     def hits(self, request: Request) -> Hits:
@@ -71,31 +66,22 @@ class Reuse:
             keys = request.keys(index, servable(request, index, size), size)
             held = self._pool.lookups(keys)
             for number in range(_first(None, held), len(held)):
-                if held[number] is None:
-                    place = request.place(index, number, size) if self._moves else 0
-                    if not self._fills(keys[number], place):
-                        del held[number:]
-                        break
+                if held[number] is None and keys[number] not in self._filled:
+                    del held[number:]
+                    break
             hits.counts[index] = len(held)
-            if self._moves:
-                for number, block in enumerate(held):
-                    if block is not None:
-                        self._find(block, request.place(index, number, size), hits)
-            else:
-                found = {block for block in held if block is not None}
-                hits.found |= found
-                hits.unheld |= self._free_of(found - self._taken)
+            found = {block for block in held if block is not None}
+            hits.found |= found
+            hits.unheld |= self._free_of(found - self._taken)
         return hits
 
     def take(self, hits: Hits) -> None:
         """Reserve the blocks that a request reuses."""
         self._taken |= hits.found
-        self._places |= hits.places
 
-    def fill(self, keys: Iterable[bytes], places: Iterable[int]) -> None:
-        """Note that work fills blocks with these keys, whose first tokens have these positions."""
-        for key, place in zip(keys, places, strict=True):
-            self._filled.setdefault(key, place)
+    def fill(self, keys: Iterable[bytes]) -> None:
+        """Note that work fills blocks with these keys."""
+        self._filled.update(keys)
 
     def release(self, blocks: Iterable[int]) -> int:
         """Release blocks; returns how many become free."""
@@ -113,18 +99,6 @@ class Reuse:
             found.append(_first(None, self._host.lookups(keys)))
         return tuple(found)
 
-    def _find(self, held: int, place: int, hits: Hits) -> None:
-        """Note a cached block that a request reuses at a position, where states are moved."""
-        free = self._free(held) and held not in self._taken and held not in hits.unheld
-        if hits.places.get(held, self._place(held)) != place:
-            if free:
-                hits.places[held] = place
-            else:
-                hits.copies += 1
-        if free:
-            hits.unheld.add(held)
-        hits.found.add(held)
-
     def _free_of(self, blocks: set[int]) -> set[int]:
         """Those blocks that `_free` says yes to."""
         if self._released:
@@ -135,28 +109,11 @@ class Reuse:
         """Whether no request that keeps running under this plan holds a block."""
         return self._pool.references(block) == (self._released[block] if self._released else 0)
 
-    def _place(self, block: int) -> int:
-        """Where a block is once the work planned so far is prepared."""
-        return self._places.get(block, self._pool.place[block])
-
-    def _fills(self, key: bytes, place: int) -> bool:
-        """Whether earlier work fills the block; if states are moved, at exactly this position."""
-        filled_at = self._filled.get(key)
-        return filled_at is not None and (not self._moves or filled_at == place)
-
-
-def needs_no_blocks(request: Request, limits: EngineConfig) -> bool:
-    """Whether a request need not hold blocks if one step takes all of it.
-
-    Where spans are moved to their place in a request, a span that is there twice needs two copies.
-    """
-    return request.prefill_only and (len(request.pieces) == 1 or limits.relocation != "cidra")
-
 
 def offloads(request: Request, limits: EngineConfig, host: BlockPool) -> bool:
     """Whether blocks of a request that ends in one step go to host memory, and come from there."""
     is_on = host.total > 0 and limits.prefix_caching
-    return is_on and not request.alone and needs_no_blocks(request, limits)
+    return is_on and not request.alone and request.prefill_only
 
 
 def _first(wanted: object, items: Sequence[object]) -> int:
@@ -274,7 +231,7 @@ class Draft:
 
     def _ends_at_once(self, request: Request, missing: int) -> bool:
         """Whether a request's first step gives its answer, so that it need not hold blocks."""
-        if not needs_no_blocks(request, self._limits):
+        if not request.prefill_only:
             return False
         spent = self._limits.max_num_batched_tokens - self.tokens
         return missing <= max(self.tokens, (self._limits.max_input or 0) - spent)
@@ -322,5 +279,4 @@ class Draft:
         if self._limits.prefix_caching and not request.alone:
             for index, blocks in work.filled(size, done):
                 if blocks:
-                    keys = request.keys(index, blocks.stop, size)[blocks.start :]
-                    self._reuse.fill(keys, request.places(index, blocks, size))
+                    self._reuse.fill(request.keys(index, blocks.stop, size)[blocks.start :])

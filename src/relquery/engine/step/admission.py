@@ -9,7 +9,6 @@ from relquery.engine.cost import LinearCost
 from relquery.engine.requests.relquery import RelQuery
 from relquery.engine.requests.request import Request
 from relquery.engine.scheduling.plan import Experience, Memo, Ordering, State, forecast
-from relquery.engine.scheduling.reuse import needs_no_blocks
 from relquery.errors import DeadlineError, PromptTooLongError, RequestError
 
 
@@ -38,7 +37,7 @@ def room_for(request: Request, limits: EngineConfig, capacity: int) -> int:
 def _ends_at_once(request: Request, limits: EngineConfig) -> bool:
     """Whether one step can take the whole request, whatever is cached."""
     longest = limits.max_input or 0
-    return needs_no_blocks(request, limits) and request.prompt_tokens <= longest
+    return request.prefill_only and request.prompt_tokens <= longest
 
 
 def _too_long(request: Request, limits: EngineConfig, room: int) -> PromptTooLongError:

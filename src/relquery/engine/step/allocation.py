@@ -138,6 +138,15 @@ class Holdings:
         self._own += count
         return np.arange(first, first + count)
 
+    def take(self, work: Work) -> Held:
+        """Hold the cached blocks of a waiting request's hits."""
+        held: Held = []
+        for index, blocks in enumerate(work.hits):
+            keys = work.request.keys(index, blocks, self._limits.block_size)
+            held.append(self._pool.lookups(keys))
+            self._pool.take_all(block for block in held[-1] if block is not None)
+        return held
+
     def admit(self, work: Work, hits: Held) -> None:
         """Give a request the cached blocks of its prompt, and fresh ones for the rest of it."""
         request, size = work.request, self._limits.block_size
@@ -265,8 +274,7 @@ class Holdings:
             return
         size, blocks = self._limits.block_size, request.pieces[index].blocks
         keys = request.keys(index, numbers.stop, size)[numbers.start :]
-        filled_blocks = blocks[numbers.start : numbers.stop]
-        self._pool.publish_all(keys, filled_blocks, request.places(index, numbers, size))
+        self._pool.publish_all(keys, blocks[numbers.start : numbers.stop])
 
     def _before(self, request: Request, index: int) -> Iterator[Segment]:
         """The pieces before one that its tokens attend to."""

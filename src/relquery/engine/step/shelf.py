@@ -33,8 +33,7 @@ class Shelf:
     """
 
     def __init__(self, pool: BlockPool, limits: EngineConfig, states: States | None) -> None:
-        can_keep = limits.prefix_caching and limits.relocation != "cidra"
-        self._states = states if can_keep else None
+        self._states = states if limits.prefix_caching else None
         self._pool, self._size = pool, limits.block_size
 
     def bring(self, request: Request) -> None:
@@ -82,8 +81,7 @@ class Shelf:
             start = first * self._size
             slots = slots_of(fresh, self._size)[: len(request.pieces[index].tokens) - start]
             if self._states.load(keys[-1], slots, start):
-                places = request.places(index, range(first, len(keys)), self._size)
-                self._pool.publish_all(keys[first:], fresh, places)
+                self._pool.publish_all(keys[first:], fresh)
                 self._pool.keep(fresh, Keep(request.pieces[index].keep))
             self._pool.release(fresh)
         self._pool.release(there)

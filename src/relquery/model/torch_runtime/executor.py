@@ -8,24 +8,20 @@ from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
 from relquery.arrays import Float32s, Int64s, Slots
-from relquery.config import Relocation
-from relquery.engine.block_pool import Batch
 from relquery.engine.executor import NOT_FINITE, SCRATCH, Chunk, Drawn, drawn_by_chunk
 from relquery.engine.requests.request import Draw
-from relquery.errors import ModelError
 from relquery.model.attention_plan import cut, own_slots, wanted_of
 from relquery.model.sampler import Logits, follow_draws, tokens_read
 from relquery.model.store import StateStore
 from relquery.model.torch_runtime.attention.batch import PackedBatch, Turn
 from relquery.model.torch_runtime.cache.device import CachedStates, KVCache
 from relquery.model.torch_runtime.cache.host import HostCache
-from relquery.model.torch_runtime.cache.rotary import PositionScheme, Rotate
+from relquery.model.torch_runtime.cache.rotary import PositionScheme
 from relquery.model.torch_runtime.forward import Forward
 from relquery.model.torch_runtime.slices.allocator import return_freed_memory
 from relquery.model.torch_runtime.slices.release import (
@@ -42,7 +38,7 @@ from relquery.model.torch_runtime.slices.turns import Wait, leave, take_turns
 class TorchExecutor:
     """Runs the forward pass of a `transformers` decoder.
 
-    slots: capacity of the KV cache in tokens. share, relocation, slice_tokens: see EngineConfig.
+    slots: capacity of the KV cache in tokens. share, slice_tokens: see EngineConfig.
     scheme: the network's positions; without it, spans can only be used at their own position.
     release: what its runs no longer need once the keys and values of a layer are stored.
     host_slots: capacity of the cache in host memory. lean: in a step of several slices, take no
@@ -55,7 +51,6 @@ class TorchExecutor:
         slots: int,
         share: bool = True,
         scheme: PositionScheme | None = None,
-        relocation: Relocation = "queries",
         slice_tokens: int = 2_048,
         release: Release = NOTHING,
         host_slots: int = 0,
@@ -68,7 +63,6 @@ class TorchExecutor:
         self._cache, self._host = KVCache(slots), HostCache(host_slots)
         self._share, self._lean = share, lean
         self._scheme = scheme
-        self._rotate: Rotate = "keys" if relocation == "keys" else "queries"
 
     @torch.inference_mode()
     def execute(self, chunks: Sequence[Chunk]) -> list[Drawn | None]:
@@ -124,7 +118,7 @@ class TorchExecutor:
             self._share,
             self._device,
             self._scheme,
-            self._rotate,
+            "queries",
             scratch,
             turn,
             self._host,
@@ -154,27 +148,6 @@ class TorchExecutor:
     def close(self) -> None:
         """Forget the caches."""
         self._cache, self._host = KVCache(0), HostCache(0)
-
-    @torch.inference_mode()
-    def relocate(self, batches: Sequence[Batch], block_size: int) -> None:
-        """Rotate and move cached blocks. Raises ModelError if the network's keys cannot move."""
-        if self._scheme is None or not self._scheme.relocatable:
-            raise ModelError("This network's keys cannot be used at another position.")
-        for batch in batches:
-            sources, targets, turns = (
-                np.array([getattr(move, name) for move in batch.moves])
-                for name in ("source", "target", "turn")
-            )
-            self._cache.move(
-                self._slots(sources, block_size),
-                self._slots(targets, block_size),
-                torch.from_numpy(turns.repeat(block_size)).to(self._device),
-                self._scheme,
-            )
-
-    def _slots(self, blocks: npt.NDArray[np.int64], block_size: int) -> torch.Tensor:
-        slots = (blocks[:, None] * block_size + np.arange(block_size)).reshape(-1)
-        return torch.from_numpy(slots).to(self._device)
 
 
 def _drawn(found: Sequence[Tensor], chunks: Sequence[Chunk]) -> list[Drawn | None]:

@@ -114,7 +114,6 @@ class TorchModel:
             slots,
             config.segment_sharing,
             self.positions,
-            config.relocation,
             config.slice_tokens,
             self.release,
             config.host_tokens // config.block_size * config.block_size,

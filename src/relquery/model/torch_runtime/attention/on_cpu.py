@@ -82,7 +82,6 @@ class CpuAttention:
         if (heads, kv_heads) not in self._seen:
             planner = Planner(
                 share=self._share,
-                by_shift=self._turn_keys,
                 heads=heads,
                 kv_heads=kv_heads,
                 threads=cores(),

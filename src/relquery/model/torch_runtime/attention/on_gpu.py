@@ -138,7 +138,6 @@ class GpuAttention:
         return plan_step(
             chunks,
             share=self._share,
-            by_shift=self._turn_keys,
             heads=shape[0],
             kv_heads=shape[1],
             threads=_processors(device),

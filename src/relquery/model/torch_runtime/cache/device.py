@@ -11,7 +11,6 @@ from torch import Tensor
 from relquery.arrays import Slots
 from relquery.errors import ConfigError
 from relquery.model.store import States
-from relquery.model.torch_runtime.cache.rotary import PositionScheme
 
 Stored = tuple[Tensor, Tensor]
 """Keys and values of one layer in one store, each (kv_heads, slots, width)."""
@@ -79,19 +78,6 @@ class KVCache:
     def stored(self, layer: int) -> tuple[Tensor, Tensor] | None:
         """Keys and values, each (kv_heads, slots, width); None before the layer's first write."""
         return self._layers.get(layer)
-
-    def move(self, sources: Tensor, targets: Tensor, turns: Tensor, scheme: PositionScheme) -> None:
-        """Copy slots to slots, keys rotated by `turns` positions; all (tokens,).
-
-        All sources are read before any target is written.
-        """
-        for layer, (keys, values) in self._layers.items():
-            rotary = scheme.layers[layer]
-            key, value = keys.index_select(1, sources), values.index_select(1, sources)
-            if rotary is not None:
-                key = rotary.rotate(key.transpose(0, 1), turns).transpose(0, 1)
-            keys.index_copy_(1, targets, key)
-            values.index_copy_(1, targets, value)
 
     def reserve(self) -> None:
         """Write to every slot without changing it, so that the system allocates all memory."""
