@@ -45,7 +45,7 @@ def executor_of(
 ) -> ServedExecutor:
     """An executor with a cache of so many slots."""
     config = EngineConfig(slice_tokens=slice_tokens)
-    return model.executor(config, slots, lambda: 0.0, lean=False)
+    return model.executor(config, slots, lambda: 0.0)
 
 
 def stock_tokenizer(tokenizer: Tokenizer) -> PreTrainedTokenizerBase:

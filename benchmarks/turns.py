@@ -85,7 +85,7 @@ def alternate(
 
     within: contexts for the turns of some sides.
     """
-    from relquery.model.torch_runtime.slices.turns import take_turns
+    from relquery.model.torch_runtime.executor import take_turns
 
     turns: list[Turn] = []
 

@@ -72,7 +72,7 @@ def runs_of(loaded: Any, slots: int, step_tokens: int, **limits: Any) -> Side:
     from relquery.engine.requests.request import Request
 
     config = EngineConfig(cache_tokens=slots, max_num_batched_tokens=step_tokens, **limits)
-    executor = loaded.executor(config, slots, lambda: 0.0, lean=False)
+    executor = loaded.executor(config, slots, lambda: 0.0)
     engine = Loop(executor, config, RealClock())
     numbers = count()
 

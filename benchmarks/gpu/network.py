@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from copy import deepcopy
-from importlib.util import find_spec
 from typing import Any
-from unittest.mock import patch
 
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from relquery.model.networks.random import RandomSpec, byte_tokenizer
-from relquery.model.torch_runtime import load
-from relquery.model.torch_runtime.attention import batch
-from relquery.model.torch_runtime.attention.on_gpu import GpuAttention
+from relquery.model.torch_runtime import attention
 from relquery.model.torch_runtime.graphs import GraphedSteps
-from relquery.model.torch_runtime.load import TorchModel
-from relquery.model.torch_runtime.slices.release import NOTHING, Release
+from relquery.model.torch_runtime.load import TorchModel, prepare
+from relquery.model.torch_runtime.on_gpu import GpuAttention
 
 
 def make_networks(
     spec: str, vocabulary: int, dtype: torch.dtype, device: str, seed: int
 ) -> tuple[TorchModel, Any]:
-    """A model of ours, and a network of transformers with the same weights in the same memory.
-
-    Where greenlet is missing nothing is released early, of which only steps in slices know.
-    """
+    """A model of ours, and a network of transformers with the same weights in the same memory."""
     given: Any = {**RandomSpec.parse(spec).config(vocabulary)}
     del given["model_type"]
     config: Any = LlamaConfig(**given, bos_token_id=None, eos_token_id=None, pad_token_id=0)
@@ -43,17 +35,11 @@ def make_networks(
     stock.tie_weights()
     stock.set_attn_implementation("sdpa")
     stock.train(False)
-    with nullcontext() if find_spec("greenlet") else patch.object(load, "probe_release", _keep):
-        return load.prepare(network, byte_tokenizer(), spec), stock
-
-
-def _keep(network: Any) -> Release:
-    del network
-    return NOTHING
+    return prepare(network, byte_tokenizer(), spec), stock
 
 
 def interpret(model: TorchModel) -> None:
     """Let a model on a CPU attend and decode as on a GPU: in Triton's interpreter, which the
     environment must have turned on; what would be a graph runs again instead."""
-    batch.kernels_of = lambda device: GpuAttention
+    attention.kernels_of = lambda device: GpuAttention
     model.forward._graphs = GraphedSteps(model.network, lambda compute: compute)

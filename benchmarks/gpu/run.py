@@ -118,7 +118,7 @@ class Parts:
         """States of all modules from host memory, beside computing them."""
         tokens = self.sizes.modules[0] * self.sizes.modules[1]
         config = EngineConfig(slice_tokens=self.sizes.step_tokens)
-        executor = self.model.executor(config, tokens, lambda: 0.0, lean=False)
+        executor = self.model.executor(config, tokens, lambda: 0.0)
         store, slots = executor.store(2**40, None, 0), np.arange(tokens)
         ids = np.random.default_rng(self.seed).integers(3, self.sizes.jobs.vocabulary - 3, tokens)
         chunk = Chunk(0, ids.astype(np.int32), 0, (), slots)

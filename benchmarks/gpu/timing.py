@@ -97,7 +97,7 @@ def profile(side: Side, job: Job) -> dict[str, Any]:
 
 def kernels_compiled() -> int:
     """How many variants of our Triton kernels were compiled so far."""
-    from relquery.model.torch_runtime.attention import triton_kernels
+    from relquery.model.torch_runtime import triton_kernels
 
     kernels = (triton_kernels.attend_tasks, triton_kernels.merge_tokens)
     caches = [each for one in kernels for each in getattr(one, "device_caches", {}).values()]

@@ -65,7 +65,7 @@ def measure(
 
 def _step(model: ServedModel, tokens: int, slots: int, shift: int) -> Callable[[], object]:
     config = EngineConfig(slice_tokens=_WHOLE)
-    executor = model.executor(config, slots, lambda: 0.0, lean=False)
+    executor = model.executor(config, slots, lambda: 0.0)
     span, ids = np.arange(tokens), np.arange(tokens) % model.vocabulary
     executor.execute([Chunk(0, ids.astype(np.int32), 0, (), span)])
     own = SCRATCH + np.arange(QUERIES)

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from relquery.model.catalogue import BFLOAT16, ENCODERS, FOUR_BITS, TEXT, find_listed
-from relquery.model.networks.families import families
+from relquery.model.networks import encoder, families
 from tests.real.conftest import needed
 
 PARAMETERS = {  # as the hub counts them
@@ -45,7 +45,7 @@ SHAPE = {
 
 def test_the_runtime_knows_each_family() -> None:
     assert {each.family for each in TEXT} <= set(families.FAMILIES)
-    assert {each.family for each in ENCODERS} <= set(families.ENCODERS)
+    assert {each.family for each in ENCODERS} <= set(encoder._ENCODERS)
 
 
 def test_sizes_are_those_that_were_published() -> None:

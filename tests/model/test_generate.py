@@ -138,7 +138,7 @@ class Storm:
 
     def __init__(self, model: NativeModel, count: int, seed: int) -> None:
         self.random = np.random.default_rng(seed)
-        self.executor = model.executor(EngineConfig(), 1_000, lambda: 0.0, lean=False)
+        self.executor = model.executor(EngineConfig(), 1_000, lambda: 0.0)
         self.tokens = self.random.integers(3, 97, (count, 60)).astype(np.int32)
         network = build("llama")
         with torch.inference_mode():

@@ -19,7 +19,7 @@ from relquery.arrays import TokenIds
 from relquery.engine.requests.request import Request
 from relquery.errors import ModelError
 from relquery.model.native_model import open_folder
-from relquery.model.networks.families.families import FAMILIES
+from relquery.model.networks.families import FAMILIES
 from tests.model import test_spans as spans
 from tests.model.oracle.architectures import (
     NO_TOKENIZER,

@@ -18,8 +18,7 @@ from relquery.engine.executor import Chunk, Drawn
 from relquery.engine.requests.labels import Drafts, LabelTrie, Normalization
 from relquery.engine.requests.pieces import Placing
 from relquery.engine.requests.request import Request, Rules
-from relquery.model.torch_runtime.cache.device import KVCache
-from relquery.model.torch_runtime.cache.host import HostCache, Run, runs
+from relquery.model.torch_runtime.cache import HostCache, KVCache, Run, runs
 from relquery.model.torch_runtime.executor import TorchExecutor
 from tests.model.oracle.architectures import (
     VOCABULARY,
@@ -465,8 +464,7 @@ def test_a_saved_token_is_the_same_when_it_is_loaded() -> None:
         key, value = torch.randn(5, 2, 4 + layer), torch.randn(5, 2, 3)
         host.save(layer, Run(2, 1, 3), key, value)
         target.write(layer, torch.arange(2), key[:2], value[:2])
-        host.begin_load(layer, Run(3, 4, 2), target.prepare(layer, key, value))
-        host.end_load(layer)
-        keys, values = target.read_run(layer, torch.tensor([4, 5]))
-        assert torch.equal(keys, key[2:4])
-        assert torch.equal(values, value[2:4])
+        host.load(layer, Run(3, 4, 2), target.prepare(layer, key, value))
+        keys, values = target.read(layer, torch.tensor([4, 5]))
+        assert torch.equal(keys.transpose(0, 1), key[2:4])
+        assert torch.equal(values.transpose(0, 1), value[2:4])

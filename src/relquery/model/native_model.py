@@ -28,7 +28,7 @@ from relquery.model.formats.quantization import read_coding
 from relquery.model.formats.safetensors import Weights, read_weights
 from relquery.model.native_runtime import INT8, NativeExecutor, cores
 from relquery.model.networks.decoder import Decoder, DecoderBuilder
-from relquery.model.networks.families.families import read_decoder
+from relquery.model.networks.families import read_decoder
 from relquery.model.networks.random import RandomSpec, RandomWeights
 from relquery.model.text.gguf_tokenizer import read_gguf_tokenizer
 from relquery.model.text.tokenizer import Tokenizer
@@ -99,10 +99,10 @@ class NativeModel:
         return f"sha256:{whole.hexdigest()}"
 
     def executor(
-        self, config: EngineConfig, slots: int, since: Callable[[], float], *, lean: bool
+        self, config: EngineConfig, slots: int, since: Callable[[], float]
     ) -> NativeExecutor:
         """See ServedModel."""
-        del since, lean
+        del since
         return self._executor(
             slots,
             share=config.segment_sharing,

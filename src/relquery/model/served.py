@@ -90,12 +90,9 @@ class ServedModel(Protocol):
         """A digest of all that determines its answers."""
 
     def executor(
-        self, config: EngineConfig, slots: int, since: Callable[[], float], *, lean: bool
+        self, config: EngineConfig, slots: int, since: Callable[[], float]
     ) -> ServedExecutor:
-        """A new executor. slots: of the cache. since: when the oldest open request arrived.
-
-        lean: see TorchExecutor.
-        """
+        """A new executor. slots: of the cache. since: when the oldest open request arrived."""
 
     def named(self, name: str) -> ServedModel:
         """The same under another name."""

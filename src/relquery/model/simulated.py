@@ -90,10 +90,10 @@ class SimulatedModel:
         return f"simulated:{self._digest(32)}"
 
     def executor(
-        self, config: EngineConfig, slots: int, since: Callable[[], float], *, lean: bool
+        self, config: EngineConfig, slots: int, since: Callable[[], float]
     ) -> PacedExecutor:
         """See ServedModel."""
-        del config, slots, lean
+        del config, slots
         (text,), known = self.tokenizer.encode([_TEXT]), self.tokenizer.vocabulary
         closing = (known[mark] for mark in _CLOSING if mark in known)
         return PacedExecutor(

@@ -12,14 +12,9 @@ from hypothesis import settings
 
 from relquery.engine.executor import Chunk, Segment
 from relquery.model.attention_plan import plan_step
-from relquery.model.torch_runtime.attention import batch
-from relquery.model.torch_runtime.attention.on_gpu import (
-    GpuAttention,
-    HeldAttention,
-    _Held,
-    _OnDevice,
-)
-from relquery.model.torch_runtime.cache.rotary import PositionScheme, Rotary
+from relquery.model.torch_runtime import attention
+from relquery.model.torch_runtime.on_gpu import GpuAttention, HeldAttention, _Held, _OnDevice
+from relquery.model.torch_runtime.rotary import PositionScheme, Rotary
 from tests.model.attention.test_attention import WIDTH, any_batch, check
 from tests.model.oracle.strategies import chunk_of
 from tests.model.test_spans import Spec
@@ -32,7 +27,7 @@ CPU = torch.device("cpu")
 @pytest.fixture(autouse=True, scope="module")
 def kernels() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(batch, "kernels_of", lambda device: GpuAttention)
+        patch.setattr(attention, "kernels_of", lambda device: GpuAttention)
         yield
 
 
@@ -80,12 +75,12 @@ def test_a_place_for_plans_follows_spans_to_other_positions() -> None:
         outputs = by.attend(0, query, stored, None, scale=0.5)
         return outputs.flatten().tolist()
 
-    held = HeldAttention(step(7), True, scheme, False)
+    held = HeldAttention(step(7), True, scheme)
     attended(held)
     for shift in (9, 0, 7):
         assert held.follow(step(shift))
-        assert attended(held) == attended(GpuAttention(step(shift), True, scheme, False))
-    plain = HeldAttention(step(0), True, scheme, False)
+        assert attended(held) == attended(GpuAttention(step(shift), True, scheme))
+    plain = HeldAttention(step(0), True, scheme)
     attended(plain)
     assert not plain.follow(step(7)), "its kernel turns nothing"
 

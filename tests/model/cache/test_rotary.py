@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from relquery.errors import ConfigError
-from relquery.model.torch_runtime.cache.device import KVCache
-from relquery.model.torch_runtime.cache.rotary import Rotary
+from relquery.model.torch_runtime.cache import KVCache
+from relquery.model.torch_runtime.rotary import Rotary
 
 
 @pytest.fixture(params=[False, True], ids=["halves", "interleaved"])
@@ -76,24 +76,15 @@ def test_tables_live_as_long_as_the_distances_that_they_are_for(rotary: Rotary) 
 # ---- slots in, slots out
 
 
-def test_what_is_written_to_a_slot_is_read_from_it_in_any_arrangement() -> None:
+def test_what_is_written_last_to_a_slot_is_read_from_it_in_any_order() -> None:
     cache = KVCache(10)
-    key, value = torch.randn(4, 2, 3), torch.randn(4, 2, 3)
-    cache.write(0, torch.tensor([7, 0, 3, 9]), key, value)
-    got_key, got_value = cache.read(0, torch.tensor([[9, 0], [3, 3]]))
-    assert got_key.shape == (2, 2, 2, 3)
-    assert torch.equal(got_key, key[torch.tensor([[3, 1], [2, 2]])])
-    assert torch.equal(got_value, value[torch.tensor([[3, 1], [2, 2]])])
-
-
-def test_a_later_write_replaces_an_earlier_one() -> None:
-    cache = KVCache(2)
-    for fill in (1.0, 2.0):
-        states = torch.full((1, 1, 4), fill)
-        cache.write(0, torch.tensor([1]), states, -states)
-    key, value = cache.read(0, torch.tensor([[1]]))
-    assert torch.unique(key).tolist() == [2.0]
-    assert torch.unique(value).tolist() == [-2.0]
+    for _ in range(2):
+        key, value = torch.randn(4, 2, 6).bfloat16(), torch.randn(4, 2, 3).bfloat16()
+        cache.write(0, torch.tensor([7, 0, 3, 9]), key, value)
+    got_key, got_value = cache.read(0, torch.tensor([9, 0, 3]))
+    rows = torch.tensor([3, 1, 2])
+    assert torch.equal(got_key, key[rows].transpose(0, 1))
+    assert torch.equal(got_value, value[rows].transpose(0, 1))
 
 
 def test_layers_are_apart_and_may_differ_in_shape() -> None:
@@ -103,17 +94,8 @@ def test_layers_are_apart_and_may_differ_in_shape() -> None:
         states = torch.full((1, heads, 4), float(layer + 1))
         cache.write(layer, torch.tensor([0]), states, states)
     assert cache.layers == 2
-    assert torch.unique(cache.read(0, torch.tensor([[0]]))[0]).tolist() == [1.0]
-    assert torch.unique(cache.read(5, torch.tensor([[0]]))[0]).tolist() == [6.0]
-
-
-def test_keys_and_values_may_differ_in_width_and_keep_their_type() -> None:
-    cache = KVCache(3)
-    key, value = torch.randn(1, 2, 6).bfloat16(), torch.randn(1, 2, 4).bfloat16()
-    cache.write(0, torch.tensor([2]), key, value)
-    got_key, got_value = cache.read(0, torch.tensor([[2]]))
-    assert torch.equal(got_key[0], key)
-    assert torch.equal(got_value[0], value)
+    assert torch.unique(cache.read(0, torch.tensor([0]))[0]).tolist() == [1.0]
+    assert torch.unique(cache.read(5, torch.tensor([0]))[0]).tolist() == [6.0]
 
 
 def test_a_cache_that_no_memory_holds_is_refused_with_what_to_lower() -> None:

@@ -18,10 +18,10 @@ from transformers import AutoModel, AutoTokenizer, BartConfig, BertConfig, BertM
 
 from relquery.backends.embedding.load import LocalEmbedder
 from relquery.errors import ConfigError, ModelError, RequestError
-from relquery.model.encoder.encoder import Encoder
-from relquery.model.encoder.native import NativeEncoder
+from relquery.model.encoder import Encoder
 from relquery.model.formats.config import Settings
-from relquery.model.networks.families.families import ENCODERS, read_encoder
+from relquery.model.native_encoder import NativeEncoder
+from relquery.model.networks.encoder import _ENCODERS, read_encoder
 from tests.model.oracle.architectures import varied
 
 TEXTS = ["the tower", "a bridge over the river", "", "sky " * 60, "an unknown word"]
@@ -165,7 +165,7 @@ def test_former_configurations_of_modernbert_are_understood() -> None:
 
 def test_every_family_has_a_network_here() -> None:
     kinds = {getattr(tf, kind).config_class.model_type for kind, _ in NATIVE.values()}
-    assert kinds == {*ENCODERS}
+    assert kinds == {*_ENCODERS}
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
@@ -183,7 +183,7 @@ def test_what_is_computed_otherwise_is_refused_where_torch_is_not_installed(
     folder = written({})
     told = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(told | settings))
-    monkeypatch.setattr("relquery.model.encoder.encoder.find_spec", lambda name: None)
+    monkeypatch.setattr("relquery.model.encoder.find_spec", lambda name: None)
     with pytest.raises(ModelError, match=message):
         Encoder.load(str(folder), device="cpu")
 

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from relquery.engine.executor import Chunk, Segment
-from relquery.model.torch_runtime.attention.batch import PackedBatch
-from relquery.model.torch_runtime.cache.device import KVCache
-from relquery.model.torch_runtime.forward import Forward
+from relquery.model.torch_runtime.attention import PackedBatch
+from relquery.model.torch_runtime.cache import KVCache
+from relquery.model.torch_runtime.executor import Forward
 
 CPU = torch.device("cpu")
 

@@ -18,12 +18,12 @@ import torch
 from torch import Tensor
 
 from relquery.arrays import Int64s
-from relquery.model.torch_runtime.attention import batch
-from relquery.model.torch_runtime.attention.batch import PackedBatch
-from relquery.model.torch_runtime.attention.on_gpu import GpuAttention
-from relquery.model.torch_runtime.cache.device import KVCache
-from relquery.model.torch_runtime.forward import Forward
+from relquery.model.torch_runtime import attention
+from relquery.model.torch_runtime.attention import PackedBatch
+from relquery.model.torch_runtime.cache import KVCache
+from relquery.model.torch_runtime.executor import Forward
 from relquery.model.torch_runtime.graphs import MOST, GraphedSteps
+from relquery.model.torch_runtime.on_gpu import GpuAttention
 from tests.model.forward.decoding import Decoding
 from tests.model.oracle.architectures import build, prepared
 from tests.model.oracle.strategies import chunk_of
@@ -33,7 +33,7 @@ pytest.importorskip("triton")
 
 @pytest.fixture(autouse=True)
 def kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch, "kernels_of", lambda device: GpuAttention)
+    monkeypatch.setattr(attention, "kernels_of", lambda device: GpuAttention)
 
 
 class Graphed:

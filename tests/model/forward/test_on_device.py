@@ -14,9 +14,9 @@ import pytest
 from torch import Tensor
 
 from relquery.engine.requests.pieces import At
-from relquery.model.torch_runtime.attention import batch
-from relquery.model.torch_runtime.attention.on_gpu import GpuAttention
+from relquery.model.torch_runtime import attention
 from relquery.model.torch_runtime.graphs import GraphedSteps
+from relquery.model.torch_runtime.on_gpu import GpuAttention
 from tests.model.oracle.architectures import (
     model_of,
 )
@@ -51,7 +51,7 @@ def captured(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Captured]:
         counts, forward = Captured(), model_of(name, "torch")[0].forward
         monkeypatch.setattr(forward, "_graphs", GraphedSteps(forward.network, counts))
         # After the network was tried, which would take the interpreter long.
-        monkeypatch.setattr(batch, "kernels_of", lambda device: GpuAttention)
+        monkeypatch.setattr(attention, "kernels_of", lambda device: GpuAttention)
         return counts
 
     return of

@@ -105,7 +105,7 @@ def test_large_weights_count_to_their_last_piece(
 ) -> None:
     last_weight(copied)
     for size in (2**24, 1000, 999):  # one piece, several, with bytes of a number in two of them
-        for module in ("formats.safetensors", "torch_runtime.fingerprint"):
+        for module in ("formats.safetensors", "torch_runtime.load"):
             monkeypatch.setattr(f"relquery.model.{module}._PIECE_BYTES", size)
         for opened in (load, load_torch):
             assert opened(str(folder)).fingerprint() != opened(str(copied)).fingerprint()

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import torch
 
-from relquery.model.torch_runtime.adapters.adapt import adapt
-from relquery.model.torch_runtime.attention.function import NAME
-from relquery.model.torch_runtime.cache.rotary import PositionScheme
+from relquery.model.torch_runtime.adapters import adapt
+from relquery.model.torch_runtime.attention import NAME
 from relquery.model.torch_runtime.positions import probe_positions
+from relquery.model.torch_runtime.rotary import PositionScheme
 from tests.model.oracle.architectures import ALL, CONTEXT, FALCON, LLAMA_LIKE, build, made
 
 # By network and layer: rotary dimensions and whether they are interleaved; None: no position.

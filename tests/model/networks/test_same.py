@@ -15,9 +15,9 @@ from relquery.engine.executor import Chunk
 from relquery.errors import ModelError
 from relquery.model.networks.random import RandomSpec, train_tokenizer
 from relquery.model.text.tokenizer import Tokenizer
-from relquery.model.torch_runtime.adapters.adapt import adapt
-from relquery.model.torch_runtime.attention.batch import PackedBatch
-from relquery.model.torch_runtime.cache.device import KVCache
+from relquery.model.torch_runtime.adapters import adapt
+from relquery.model.torch_runtime.attention import PackedBatch
+from relquery.model.torch_runtime.cache import KVCache
 from relquery.model.torch_runtime.load import random_network
 from relquery.model.torch_runtime.same import LONGEST, TEXTS, own_logits
 from tests.model.oracle.architectures import (

@@ -27,7 +27,7 @@ from relquery.model.native_runtime import NativeExecutor
 from relquery.model.networks.random import byte_tokenizer
 from relquery.model.served import ServedModel
 from relquery.model.text.tokenizer import Tokenizer
-from relquery.model.torch_runtime.attention.batch import PackedBatch
+from relquery.model.torch_runtime.attention import PackedBatch
 from relquery.model.torch_runtime.executor import TorchExecutor
 from relquery.model.torch_runtime.load import TorchModel, prepare
 
@@ -159,7 +159,7 @@ def engine_of(model: Any, kind: Any = TorchExecutor, **limits: Any) -> Loop:
         slots = config.cache_tokens // config.block_size * config.block_size
         made = NativeExecutor if kind is TorchExecutor else kind
         with patch("relquery.model.native_model.NativeExecutor", made):
-            executor = model.executor(config, slots, lambda: 0.0, lean=False)
+            executor = model.executor(config, slots, lambda: 0.0)
         return Loop(executor, config, RealClock())
     executor = kind(
         model.forward,
@@ -167,7 +167,6 @@ def engine_of(model: Any, kind: Any = TorchExecutor, **limits: Any) -> Loop:
         config.segment_sharing,
         model.positions,
         config.slice_tokens,
-        model.release,
         config.host_tokens,
     )
     return Loop(executor, config, RealClock())

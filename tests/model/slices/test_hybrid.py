@@ -16,11 +16,8 @@ from hypothesis import strategies as st
 from relquery.engine.executor import SCRATCH, Chunk, Drawn, Segment
 from relquery.engine.requests.request import Draw
 from relquery.model.attention_plan import cut, longest_slice
-from relquery.model.torch_runtime.executor import TorchExecutor, probe_release
-from relquery.model.torch_runtime.forward import Forward
+from relquery.model.torch_runtime.executor import Forward, TorchExecutor, leave, take_turns
 from relquery.model.torch_runtime.load import TorchModel
-from relquery.model.torch_runtime.slices.release import Release
-from relquery.model.torch_runtime.slices.turns import leave, take_turns
 from tests.model.oracle.architectures import ALL, LLAMA_LIKE, build, made, prepared, quick_of
 
 LENGTH = 60
@@ -56,7 +53,7 @@ def close(weighed: Drawn | None, expected: torch.Tensor) -> bool:
 
 def weighed(model: TorchModel, slice_tokens: int) -> Drawn | None:
     """Of all tokens after TOKENS, computed in slices."""
-    executor = TorchExecutor(model.forward, 0, slice_tokens=slice_tokens, release=model.release)
+    executor = TorchExecutor(model.forward, 0, slice_tokens=slice_tokens)
     return executor.execute([Chunk(0, TOKENS, 0, (), own(LENGTH), WEIGH)])[0]
 
 
@@ -87,14 +84,6 @@ def test_layers_may_differ_in_width() -> None:
     model, expected = prepared(wide()), logits[-1].double().log_softmax(-1)
     for slice_tokens in (7, 16, 100):
         assert close(weighed(model, slice_tokens), expected)
-
-
-def test_what_a_network_reads_again_is_not_let_go_of() -> None:
-    everything = Release(states=True, inputs=True, embeddings=True)
-    assert probe_release(loaded("llama").network) == everything
-    assert loaded("mixtral").release == everything
-    # Attention and feed-forward stand side by side and read the same normalised states.
-    assert not loaded("cohere").release.inputs
 
 
 @quick_of(["llama", "gemma3", "bloom", "gpt2"], "gemma3", "bloom")

@@ -12,7 +12,7 @@ from relquery.errors import ConfigError, unknown
 from relquery.retrieval.embedder import Embedder
 
 if TYPE_CHECKING:
-    from relquery.model.encoder.encoder import Encoder
+    from relquery.model.encoder import Encoder
 
 WORDS, AUTO = "tfidf", "auto"
 _OF_ENCODERS = ("pooling", "device")
@@ -129,6 +129,6 @@ class LocalEmbedder(Embedder):
 
     @cached_property
     def _encoder(self) -> Encoder:
-        from relquery.model.encoder.encoder import Encoder
+        from relquery.model.encoder import Encoder
 
         return Encoder.load(self.spec, self._pooling, self._device)

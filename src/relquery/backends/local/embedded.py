@@ -76,9 +76,7 @@ class EmbeddedBackend(Backend, Insight):
         self._fingerprint: str | None = None
         self._token_bytes: int | None = None
         self._slots = config.cache_tokens // config.block_size * config.block_size
-        self._executor = model.executor(
-            config, self._slots, self._busy_since, lean=sizing is not None
-        )
+        self._executor = model.executor(config, self._slots, self._busy_since)
         self.sizing = sizing
         """How a budget of memory is used; None where none was given."""
         if cost is None and needs_cost(config):

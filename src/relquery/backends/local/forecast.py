@@ -83,7 +83,7 @@ def measure_speeds(forms: Sequence[str] = tuple(_OPENED)) -> dict[str, Speed]:
 def _measured(dtype: str, bits: int) -> Speed:
     model = open_random(_NETWORK, dtype, byte_tokenizer(), bits)
     try:
-        executor = model.executor(_LIMITS, _LIMITS.cache_tokens, lambda: 0.0, lean=False)
+        executor = model.executor(_LIMITS, _LIMITS.cache_tokens, lambda: 0.0)
         fit = calibrate(
             executor,
             _LIMITS,

@@ -1,15 +1,28 @@
-"""An encoder as operations of the native runtime: what BERT and ModernBERT share."""
+"""Encoders as operations of the native runtime: BERT and all that call themselves so, as MiniLM,
+and ModernBERT."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from relquery._native import Network, Rows
+from relquery.model.formats.config import Settings
 from relquery.model.formats.safetensors import Weights, narrow
 from relquery.model.networks.builder import NetworkBuilder
 from relquery.model.networks.decoder import Attention
+from relquery.model.networks.families import (
+    FULL,
+    SLIDING,
+    activation_of,
+    family_of,
+    head_count,
+    layer_count,
+    windows_of,
+)
+from relquery.model.networks.rotation import read_rotation
 
 ALL = 1 << 30
 """How far ahead tokens see that see all of a text."""
@@ -151,3 +164,142 @@ class EncoderBuilder(NetworkBuilder):
             centered=True,
             bias=[] if bias is None else bias.floats().tolist(),
         )
+
+
+def bert(settings: Settings) -> EncoderShape:
+    """A BERT that reads one text, as the first of two."""
+    settings.expect("position_embedding_type", "absolute")
+    settings.expect("is_decoder", False)
+    settings.expect("add_cross_attention", False)
+    settings.expect("pruned_heads", {}, None)
+    settings.integer("type_vocab_size", 2)
+    count = layer_count(settings)
+    return EncoderShape(
+        hidden=settings.integer("hidden_size"),
+        inner=settings.integer("intermediate_size"),
+        heads=head_count(settings),
+        vocabulary=settings.integer("vocab_size"),
+        context=settings.integer("max_position_embeddings"),
+        layers=(Attention(None),) * count,
+        activation=activation_of(settings, "hidden_act", "gelu"),
+        epsilon=settings.number("layer_norm_eps", 1e-12),
+        is_gated=False,
+        adds_normed=True,
+        names=EncoderNames(
+            tokens="embeddings.word_embeddings",
+            positions="embeddings.position_embeddings",
+            types="embeddings.token_type_embeddings",
+            norm="embeddings.LayerNorm",
+            layer="encoder.layer.{}",
+            qkv=("attention.self.query", "attention.self.key", "attention.self.value"),
+            attention="attention.output.dense",
+            up="intermediate.dense",
+            down="output.dense",
+            norms=tuple(
+                (
+                    f"encoder.layer.{number}.attention.output.LayerNorm",
+                    f"encoder.layer.{number}.output.LayerNorm",
+                )
+                for number in range(count)
+            ),
+            within="bert.",
+        ),
+    )
+
+
+def modernbert(settings: Settings) -> EncoderShape:
+    """A ModernBERT: layers see all of a text or what is near, with frequencies of their own."""
+    for key in ("layer_norm_eps", "position_embedding_type"):
+        settings.get(key)  # which nothing reads
+    hidden, heads = settings.integer("hidden_size"), head_count(settings)
+    count = layer_count(settings)
+    far, near = (
+        read_rotation(settings, hidden // heads, name=kind, theta=settings.number(key, theta))
+        for kind, key, theta in (
+            (FULL, "global_rope_theta", 160_000.0),
+            (SLIDING, "local_rope_theta", 10_000.0),
+        )
+    )
+    every = settings.integer("global_attn_every_n_layers", 3)
+    usual = [SLIDING if at % every else FULL for at in range(count)]
+    for key in ("attention_bias", "mlp_bias", "norm_bias"):
+        settings.flag(key, False)  # which are read where they are
+    window = settings.integer("local_attention", 128) // 2 + 1
+    return EncoderShape(
+        hidden=hidden,
+        inner=settings.integer("intermediate_size"),
+        heads=heads,
+        vocabulary=settings.integer("vocab_size"),
+        context=settings.integer("max_position_embeddings"),
+        layers=tuple(
+            Attention(near if each else far, each) for each in windows_of(settings, window, usual)
+        ),
+        activation=activation_of(settings, "hidden_activation", "gelu"),
+        epsilon=settings.number("norm_eps", 1e-5),
+        is_gated=True,
+        adds_normed=False,
+        names=EncoderNames(
+            tokens="embeddings.tok_embeddings",
+            norm="embeddings.norm",
+            layer="layers.{}",
+            qkv=("attn.Wqkv",),
+            attention="attn.Wo",
+            up="mlp.Wi",
+            down="mlp.Wo",
+            norms=tuple(
+                (
+                    f"layers.{at}.mlp_norm",
+                    f"layers.{at + 1}.attn_norm" if at + 1 < count else "final_norm",
+                )
+                for at in range(count)
+            ),
+            within="model.",
+        ),
+    )
+
+
+_ENCODERS: dict[str, Callable[[Settings], EncoderShape]] = {
+    "bert": bert,
+    "modernbert": modernbert,
+}
+_OF_TRAINING = frozenset(
+    {
+        "attention_probs_dropout_prob",
+        "chunk_size_feed_forward",
+        "classifier_activation",
+        "classifier_bias",
+        "classifier_dropout",
+        "classifier_pooling",
+        "decoder_bias",
+        "deterministic_flash_attn",
+        "directionality",
+        "embedding_dropout",
+        "finetuning_task",
+        "gradient_checkpointing",
+        "hidden_dropout_prob",
+        "initializer_cutoff_factor",
+        "mlp_dropout",
+        "model_max_length",
+        "output_past",
+        "pooler_fc_size",
+        "pooler_num_attention_heads",
+        "pooler_num_fc_layers",
+        "pooler_size_per_head",
+        "pooler_type",
+        "reference_compile",
+        "repad_logits_with_grad",
+        "sparse_pred_ignore_index",
+        "sparse_prediction",
+        "tie_word_embeddings",
+        "torchscript",
+    }
+)
+"""Keys that say how an encoder was trained, or what a head on it is like."""
+
+
+def read_encoder(settings: Settings) -> EncoderShape:
+    """The encoder that a configuration describes. Raises ModelError."""
+    settings.expect("quantization_config", None)
+    shape = family_of(settings, _ENCODERS)(settings)
+    settings.end(_OF_TRAINING)
+    return shape

@@ -45,7 +45,7 @@ def compare(spec: str, dtype: str = "float32") -> Iterator[Compared]:
     if file is None:
         folder = find_folder(spec)
         model = open_folder(folder, spec, dtype, read_tokenizer(folder))
-        stock = read_network(spec, DTYPES[dtype])
+        stock = read_network(folder, spec, DTYPES[dtype])
     else:
         model = open_gguf(file, spec, dtype)
         stock = read_gguf_network(file, DTYPES[dtype])
@@ -73,7 +73,7 @@ def _apart(model: NativeModel, stock: Any, ids: Sequence[int]) -> tuple[float, i
 def _logs(model: NativeModel, tokens: Sequence[int]) -> list[tuple[float, ...]]:
     """The log-probabilities of all tokens after each of these."""
     weigh = Draw(allowed=tuple(range(model.vocabulary)), weigh=True)
-    executor = model.executor(EngineConfig(), 0, lambda: 0.0, lean=False)
+    executor = model.executor(EngineConfig(), 0, lambda: 0.0)
     found: list[tuple[float, ...]] = []
     for count in range(1, len(tokens) + 1):
         slots = SCRATCH + np.arange(count)

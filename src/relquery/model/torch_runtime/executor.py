@@ -1,11 +1,18 @@
-"""The executor that computes: chunks of many requests as one packed forward pass."""
+"""The executor that computes on torch: chunks of many requests as one packed forward pass.
+
+A long step is cut into slices (hybrid prefilling, paper 004, section 4). The network runs once for
+each slice, and the runs take turns, one layer at a time: a run continues from its attention to the
+next layer's, where its keys and values are stored, and lets the others catch up. So everything a
+network computes token by token, whatever its modules, only holds the intermediate results of one
+slice, and keys and values are only needed for one layer.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from functools import cache, partial
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -13,36 +20,50 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from relquery.arrays import Float32s, Int64s, Slots
-from relquery.engine.executor import NOT_FINITE, SCRATCH, Chunk, Drawn, drawn_by_chunk
-from relquery.engine.requests.request import Draw
+from relquery.engine.executor import NOT_FINITE, Chunk, Drawn, drawn_by_chunk
 from relquery.model.attention_plan import cut, own_slots, wanted_of
 from relquery.model.sampler import Logits, follow_draws, tokens_read
 from relquery.model.store import StateStore
-from relquery.model.torch_runtime.attention.batch import PackedBatch, Turn
-from relquery.model.torch_runtime.cache.device import CachedStates, KVCache
-from relquery.model.torch_runtime.cache.host import HostCache
-from relquery.model.torch_runtime.cache.rotary import PositionScheme
-from relquery.model.torch_runtime.forward import Forward
-from relquery.model.torch_runtime.slices.allocator import return_freed_memory
-from relquery.model.torch_runtime.slices.release import (
-    NOTHING,
-    Release,
-    begin,
-    find_release,
-    let_go,
-    watch,
-)
-from relquery.model.torch_runtime.slices.turns import Wait, leave, take_turns
+from relquery.model.torch_runtime.attention import PackedBatch, Turn
+from relquery.model.torch_runtime.cache import CachedStates, HostCache, KVCache
+from relquery.model.torch_runtime.graphs import GraphedSteps
+from relquery.model.torch_runtime.rotary import PositionScheme
+
+T = TypeVar("T")
+Wait = Callable[[], None]
+
+
+class Forward:
+    """A network's own forward pass, with our attention function."""
+
+    def __init__(self, network: PreTrainedModel) -> None:
+        self.network = network
+        self._graphs = GraphedSteps(network) if network.device.type == "cuda" else None
+
+    def __call__(self, tokens: Int64s, batch: PackedBatch, wanted: Sequence[int]) -> Tensor:
+        """Logits (wanted, vocabulary) after some of a batch's tokens (tokens,)."""
+        if self._graphs is not None and len(wanted) == batch.tokens:
+            logits = self._graphs(tokens, batch)
+            if logits is not None:
+                return logits
+        device = self.network.device
+        output = self.network(
+            input_ids=torch.from_numpy(tokens)[None].to(device),
+            position_ids=torch.from_numpy(batch.positions)[None].to(device),
+            use_cache=False,
+            logits_to_keep=torch.tensor(wanted, dtype=torch.long, device=device),
+            batch=batch,
+        )
+        found: Tensor = output.logits[0]
+        return found
 
 
 class TorchExecutor:
     """Runs the forward pass of a `transformers` decoder.
 
-    slots: capacity of the KV cache in tokens. share, slice_tokens: see EngineConfig.
-    scheme: the network's positions; without it, spans can only be used at their own position.
-    release: what its runs no longer need once the keys and values of a layer are stored.
-    host_slots: capacity of the cache in host memory. lean: in a step of several slices, take no
-    more CPU memory than the tensors need; slower.
+    slots: capacity of the KV cache in tokens. share, slice_tokens: see EngineConfig. scheme: the
+    network's positions; without it, spans can only be used at their own position. host_slots:
+    capacity of the cache in host memory.
     """
 
     def __init__(
@@ -52,17 +73,14 @@ class TorchExecutor:
         share: bool = True,
         scheme: PositionScheme | None = None,
         slice_tokens: int = 2_048,
-        release: Release = NOTHING,
         host_slots: int = 0,
-        lean: bool = False,
     ) -> None:
         self._compute = forward
         self._device = forward.network.device
         self._layers = int(forward.network.config.get_text_config().num_hidden_layers)
-        self._slice_tokens, self._release = slice_tokens, release
+        self._slice_tokens = slice_tokens
         self._cache, self._host = KVCache(slots), HostCache(host_slots)
-        self._share, self._lean = share, lean
-        self._scheme = scheme
+        self._share, self._scheme = share, scheme
 
     @torch.inference_mode()
     def execute(self, chunks: Sequence[Chunk]) -> list[Drawn | None]:
@@ -71,63 +89,44 @@ class TorchExecutor:
         own = own_slots(chunks)
         scratch = KVCache(own, keeps=False) if own else None
         if len(slices) == 1:
-            return _drawn([self._forward(self._batch(chunks, scratch))], chunks)
-        with return_freed_memory() if self._lean else nullcontext():
-            turns = take_turns(self._runs(slices, scratch, self._layers))
-        return _drawn([found for found in reversed(turns) if found is not None], chunks)
+            return _drawn([self._forward(chunks, scratch)], chunks)
+        # The last one first: no other slice reads its keys, so it may replace them by the next
+        # layer's.
+        runs = [partial(self._take_turns, part, scratch) for part in reversed(slices)]
+        logits = reversed(take_turns(runs))
+        return _drawn([found for found in logits if found is not None], chunks)
 
     def follow(self, tokens: Sequence[int], slots: Slots) -> list[Drawn | None] | None:
         """See Executor. It wants chunks."""
         return None
 
-    @torch.inference_mode()
-    def rehearse(self, chunks: Sequence[Chunk], layers: int) -> None:
-        """Compute the first layers of a step of several slices, without results: to measure it."""
-        slices = cut(chunks, self._slice_tokens)
-        scratch = KVCache(own_slots(chunks), keeps=False)
-        take_turns(self._runs(slices, scratch, min(layers, self._layers)))
-
-    def _runs(
-        self, slices: Sequence[Sequence[Chunk]], scratch: KVCache | None, layers: int
-    ) -> list[Callable[[Wait], Tensor]]:
-        """One run per slice, the last one first: no other slice reads its keys, so it may replace
-        them by the next layer's."""
-        return [partial(self._take_turns, part, scratch, layers) for part in reversed(slices)]
-
-    def _take_turns(
-        self, chunks: Sequence[Chunk], scratch: KVCache | None, layers: int, wait: Wait
-    ) -> Tensor:
+    def _take_turns(self, chunks: Sequence[Chunk], scratch: KVCache | None, wait: Wait) -> Tensor:
         """Run a slice of a step; returns its logits, if some of its tokens need them."""
-        wanted = layers == self._layers and any(chunk.draw for chunk in chunks)
+        is_wanted = any(chunk.draw for chunk in chunks)
 
-        def turn(layer: int, states: tuple[Tensor, ...]) -> None:
-            if layer == layers - 1 and not wanted:
+        def turn(layer: int) -> None:
+            if layer == self._layers - 1 and not is_wanted:
                 leave()  # nothing after the last keys and values is needed
-            let_go(self._release, layer, states)
             wait()
 
-        begin()
-        return self._forward(self._batch(chunks, scratch, turn))
+        return self._forward(chunks, scratch, turn)
 
-    def _batch(
+    def _forward(
         self, chunks: Sequence[Chunk], scratch: KVCache | None, turn: Turn | None = None
-    ) -> PackedBatch:
-        return PackedBatch(
+    ) -> Tensor:
+        """Run the network: logits of all draws."""
+        batch = PackedBatch(
             chunks,
             self._cache,
             self._share,
             self._device,
             self._scheme,
-            "queries",
             scratch,
             turn,
             self._host,
         )
-
-    def _forward(self, batch: PackedBatch) -> Tensor:
-        """Run the network: logits of all draws."""
-        tokens = np.concatenate([chunk.tokens for chunk in batch.chunks]).astype(np.int64)
-        return self._compute(tokens, batch, wanted_of(batch.chunks))
+        tokens = np.concatenate([chunk.tokens for chunk in chunks]).astype(np.int64)
+        return self._compute(tokens, batch, wanted_of(chunks))
 
     @property
     def slot_bytes(self) -> int:
@@ -148,6 +147,39 @@ class TorchExecutor:
     def close(self) -> None:
         """Forget the caches."""
         self._cache, self._host = KVCache(0), HostCache(0)
+
+
+def take_turns(runs: Sequence[Callable[[Wait], T]]) -> list[T | None]:
+    """Results of all runs; each is called with a function that lets all other runs continue.
+
+    They continue in the given order. A run that calls `leave` has no result.
+    """
+    from greenlet import GreenletExit, getcurrent, greenlet
+
+    results: list[T | None] = [None] * len(runs)
+    wait = getcurrent().switch
+
+    def start(number: int) -> None:
+        results[number] = runs[number](wait)
+
+    turns = [greenlet(partial(start, number)) for number in range(len(runs))]
+    try:
+        while any(not turn.dead for turn in turns):
+            for turn in turns:
+                if not turn.dead:
+                    turn.switch()
+    finally:  # if a run has failed, the others' frames release what they hold
+        for turn in turns:
+            if not turn.dead:
+                turn.throw(GreenletExit)
+    return results
+
+
+def leave() -> None:
+    """End the run that calls it."""
+    from greenlet import GreenletExit
+
+    raise GreenletExit
 
 
 def _drawn(found: Sequence[Tensor], chunks: Sequence[Chunk]) -> list[Drawn | None]:
@@ -180,18 +212,3 @@ def largest_of(logits: Tensor) -> Int64s:
     finite = seen.gather(1, among[:, None]).isfinite()[:, 0]
     places: Int64s = among.where(finite, NOT_FINITE).cpu().numpy()
     return places
-
-
-def probe_release(network: PreTrainedModel) -> Release:
-    """What a network's runs no longer need once a layer's keys and values are stored."""
-    watch(network)
-    tokens = np.arange(6, dtype=np.int32)
-    draw = Draw(allowed=tuple(range(8)), weigh=True)
-    chunk = Chunk(0, tokens, 0, (), SCRATCH + np.arange(6), draw)
-
-    forward = Forward(network)
-
-    def run(release: Release) -> list[Drawn | None]:
-        return TorchExecutor(forward, 0, slice_tokens=2, release=release).execute([chunk])
-
-    return find_release(run)

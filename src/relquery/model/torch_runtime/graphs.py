@@ -14,9 +14,9 @@ from transformers import PreTrainedModel
 
 from relquery.arrays import Int64s
 from relquery.engine.executor import Chunk
-from relquery.model.torch_runtime.attention.batch import PackedBatch
-from relquery.model.torch_runtime.attention.on_gpu import GpuAttention, HeldAttention
-from relquery.model.torch_runtime.cache.device import KVCache
+from relquery.model.torch_runtime.attention import PackedBatch
+from relquery.model.torch_runtime.cache import KVCache
+from relquery.model.torch_runtime.on_gpu import HeldAttention
 
 MOST = 64
 """Tokens of a step that becomes a graph, at most."""
@@ -110,7 +110,7 @@ class GraphedSteps:
     def _fits(self, batch: PackedBatch) -> bool:
         return (
             batch.is_plain
-            and isinstance(batch.kernels, GpuAttention)
+            and batch.kernels is not None
             and batch.tokens == len(batch.chunks) <= MOST
             and batch.cache.stored(0) is not None
             and batch.is_ordered
@@ -118,7 +118,7 @@ class GraphedSteps:
 
     def _make(self, given: Tensor, chunks: Sequence[Chunk], batch: PackedBatch) -> _Graph:
         inputs = given.to(batch.device)
-        attention = HeldAttention(chunks, batch.share, batch.scheme, batch.rotate == "keys")
+        attention = HeldAttention(chunks, batch.share, batch.scheme)
         held = HeldBatch(batch.cache, inputs[2], attention)
         wanted = torch.arange(inputs.shape[1], device=batch.device)
 

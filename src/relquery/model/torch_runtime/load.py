@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -17,29 +19,24 @@ from relquery.config import EngineConfig
 from relquery.engine.executor import SCRATCH, Chunk
 from relquery.engine.requests.pieces import Adapter
 from relquery.errors import ModelError, RelqueryError, UnsupportedNetworkError
-from relquery.model.attention_plan import longest_slice
 from relquery.model.footprint import Footprint
+from relquery.model.hub import find_folder
 from relquery.model.networks.random import RandomSpec, RandomWeights, byte_tokenizer
 from relquery.model.text.tokenizer import Tokenizer, as_tokenizer
-from relquery.model.torch_runtime.adapters.adapt import adapt
-from relquery.model.torch_runtime.attention.batch import PackedBatch
-from relquery.model.torch_runtime.attention.function import NAME
-from relquery.model.torch_runtime.cache.device import KVCache
-from relquery.model.torch_runtime.cache.rotary import PositionScheme
-from relquery.model.torch_runtime.executor import TorchExecutor, probe_release
-from relquery.model.torch_runtime.fingerprint import fingerprint
-from relquery.model.torch_runtime.forward import Forward
+from relquery.model.torch_runtime.adapters import adapt
+from relquery.model.torch_runtime.attention import NAME, PackedBatch
+from relquery.model.torch_runtime.cache import KVCache
+from relquery.model.torch_runtime.executor import Forward, TorchExecutor
+from relquery.model.torch_runtime.memory import all_bytes, peak_bytes, usable_bytes
 from relquery.model.torch_runtime.positions import probe_positions
 from relquery.model.torch_runtime.read import read_network, read_tokenizer
+from relquery.model.torch_runtime.rotary import PositionScheme
 from relquery.model.torch_runtime.same import check_same, not_finite, own_logits
-from relquery.model.torch_runtime.slices.allocator import keep_freed_memory
-from relquery.model.torch_runtime.slices.memory import all_bytes, peak_bytes, usable_bytes
-from relquery.model.torch_runtime.slices.release import NOTHING, Release
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-MEASURED_LAYERS = 4
-"""Layers by which the memory of a long step is measured on a CPU, where it takes minutes; layers
-after the first take the same."""
+_PIECE_BYTES = 16 * 2**20  # of a weight that one thread hashes at a time
+# Fields that say where and by what the configuration was loaded; the weights have the dtype.
+_INCIDENTAL = ("_name_or_path", "transformers_version", "dtype", "torch_dtype")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +44,8 @@ class TorchModel:
     """A network with our attention function, its tokenizer, and what must be known about them.
 
     context: positions that the network has, in tokens. end: ids that end an answer.
-    positions: how its keys carry their position. release: tensors that its runs can free early.
-    version: changes with the weights, the configuration, the vocabulary or the chat template.
+    positions: how its keys carry their position. version: changes with the weights, the
+    configuration, the vocabulary or the chat template.
     """
 
     name: str
@@ -57,7 +54,6 @@ class TorchModel:
     context: int
     end: frozenset[int]
     positions: PositionScheme
-    release: Release = NOTHING
     version: str = ""
 
     @property
@@ -105,7 +101,7 @@ class TorchModel:
         return f"sha256:{fingerprint(self.network, self.tokenizer, sorted(self.end))}"
 
     def executor(
-        self, config: EngineConfig, slots: int, since: Callable[[], float], *, lean: bool
+        self, config: EngineConfig, slots: int, since: Callable[[], float]
     ) -> TorchExecutor:
         """See ServedModel."""
         del since
@@ -115,9 +111,7 @@ class TorchModel:
             config.segment_sharing,
             self.positions,
             config.slice_tokens,
-            self.release,
             config.host_tokens // config.block_size * config.block_size,
-            lean=lean,
         )
 
     def named(self, name: str) -> TorchModel:
@@ -132,17 +126,13 @@ class TorchModel:
         alone = TorchExecutor(self.forward, 1)
         alone.execute([Chunk(0, np.zeros(1, dtype=np.int32), 0, (), np.arange(1))])
         embedding: Any = network.get_input_embeddings()
-        is_fast = device.type == "cuda"
 
         def peak(chunks: list[Chunk], slice_tokens: int) -> int:
             written = np.concatenate([each.writes for each in chunks])
             kept = int(written.max()) + 1 if written.max() < SCRATCH else 0
-            release = NOTHING if kept else self.release
-            executor = TorchExecutor(self.forward, kept, slice_tokens=slice_tokens, release=release)
-            if is_fast or len(written) <= 2 * longest_slice(slice_tokens):
-                found = peak_bytes(lambda: executor.execute(chunks), device)
-                return found - kept * alone.slot_bytes
-            return peak_bytes(lambda: executor.rehearse(chunks, MEASURED_LAYERS), device)
+            executor = TorchExecutor(self.forward, kept, slice_tokens=slice_tokens)
+            found = peak_bytes(lambda: executor.execute(chunks), device)
+            return found - kept * alone.slot_bytes
 
         return Footprint(
             weights=sum(storage.nbytes() for storage in storages.values()),
@@ -151,7 +141,7 @@ class TorchModel:
             context=self.context,
             vocabulary=self.vocabulary,
             peak=peak,
-            is_fast=is_fast,
+            is_fast=device.type == "cuda",
             usable=lambda: usable_bytes(device),
             whole=lambda: all_bytes(device),
         )
@@ -170,13 +160,13 @@ def load(
     """Load a model; see relquery.model.load.load. Raises ModelError."""
     _check_device(device)
     wanted = DTYPES[dtype or ("bfloat16" if device.startswith("cuda") else "float32")]
-    keep_freed_memory()
     if spec.startswith("random:"):
         given = byte_tokenizer() if tokenizer is None else as_tokenizer(tokenizer)
         network = random_network(RandomSpec.parse(spec), given, wanted)
     else:
-        given = as_tokenizer(read_tokenizer(spec) if tokenizer is None else tokenizer)
-        network = read_network(spec, wanted)
+        folder = find_folder(spec)
+        given = as_tokenizer(read_tokenizer(folder, spec) if tokenizer is None else tokenizer)
+        network = read_network(folder, spec, wanted)
     network = cast(PreTrainedModel, cast(Any, network).to(device))
     return prepare(network, given, spec, _version(network, given))
 
@@ -218,7 +208,7 @@ def prepare(
     the network computes on its own. Raises ModelError."""
     network.train(False)
     try:
-        positions, release = _prepare(network, tokenizer)
+        positions = _prepare(network, tokenizer)
     except UnsupportedNetworkError as error:
         raise _refused(name, str(error)) from error
     except RelqueryError:
@@ -228,7 +218,7 @@ def prepare(
         raise _refused(name, why) from error
     end, context = _end_tokens(network, tokenizer), _context(network) or 2**31
     forward = Forward(network)
-    return TorchModel(name, forward, tokenizer, context, end, positions, release, version)
+    return TorchModel(name, forward, tokenizer, context, end, positions, version)
 
 
 def _refused(name: str, why: str) -> ModelError:
@@ -238,7 +228,7 @@ def _refused(name: str, why: str) -> ModelError:
     )
 
 
-def _prepare(network: PreTrainedModel, tokenizer: Tokenizer) -> tuple[PositionScheme, Release]:
+def _prepare(network: PreTrainedModel, tokenizer: Tokenizer) -> PositionScheme:
     probes = own_logits(network, tokenizer)
     if not all(probe.whole.isfinite().all() for probe in probes):
         raise not_finite(network)
@@ -247,7 +237,7 @@ def _prepare(network: PreTrainedModel, tokenizer: Tokenizer) -> tuple[PositionSc
     context = _context(network)
     _check_attention(network)
     check_same(network, probes, context)
-    return probe_positions(network, context), probe_release(network)
+    return probe_positions(network, context)
 
 
 def _context(network: PreTrainedModel) -> int | None:
@@ -309,3 +299,47 @@ def _end_tokens(network: PreTrainedModel, tokenizer: Tokenizer) -> frozenset[int
     listed = end if isinstance(end, list) else [end]
     found = [*listed, tokenizer.id_of("eos_token")]
     return frozenset(t for t in found if t is not None and t < known)
+
+
+def fingerprint(network: PreTrainedModel, tokenizer: Tokenizer, settings: list[Any]) -> str:
+    """A SHA-256 in hexadecimal of weights, configuration, tokenizer and chat template.
+
+    Every byte of the weights counts, as in memory. So different dtypes have different digests, and
+    a copy elsewhere has the same one. Takes about one core-second per gigabyte, on all cores.
+    settings: what else determines the answers.
+    """
+    whole = hashlib.sha256()
+    whole.update(repr((_config(network), settings)).encode())
+    whole.update(tokenizer.digest())
+    with ThreadPoolExecutor() as pool:  # hashing large pieces lets other threads run
+        for hashed in pool.map(_hash, _pieces(network)):
+            whole.update(hashed)
+    return whole.hexdigest()
+
+
+def _config(network: PreTrainedModel) -> str:
+    config = network.config.to_dict()
+    kept = {name: value for name, value in config.items() if name not in _INCIDENTAL}
+    return json.dumps(kept, sort_keys=True, default=str)
+
+
+def _pieces(network: PreTrainedModel) -> Iterator[tuple[str, torch.Tensor]]:
+    """(description, bytes), large weights in pieces; weights with several names occur once."""
+    seen: dict[tuple[int, torch.Size], str] = {}
+    for name, weight in sorted(network.state_dict().items()):
+        place = weight.data_ptr(), weight.shape
+        if weight.numel() and place in seen:
+            yield f"{name} is {seen[place]}", torch.empty(0, dtype=torch.uint8)
+            continue
+        seen[place] = name
+        data = weight.detach().contiguous().flatten().view(torch.uint8)
+        for at in range(0, len(data), _PIECE_BYTES):
+            what = f"{name} {weight.dtype} {tuple(weight.shape)} {at}"
+            yield what, data[at : at + _PIECE_BYTES]
+
+
+def _hash(piece: tuple[str, torch.Tensor]) -> bytes:
+    what, data = piece
+    hashed = hashlib.sha256(what.encode() + b"\0")
+    hashed.update(data.cpu().numpy().data)
+    return hashed.digest()

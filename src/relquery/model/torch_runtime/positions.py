@@ -11,9 +11,9 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from relquery.engine.executor import Chunk
-from relquery.model.torch_runtime.attention.batch import PackedBatch
-from relquery.model.torch_runtime.cache.device import KVCache
-from relquery.model.torch_runtime.cache.rotary import PositionScheme, Rotary
+from relquery.model.torch_runtime.attention import PackedBatch
+from relquery.model.torch_runtime.cache import KVCache
+from relquery.model.torch_runtime.rotary import PositionScheme, Rotary
 
 NEAR = (1, 7)
 """Positions where angles are exact enough to tell frequencies and layouts apart."""

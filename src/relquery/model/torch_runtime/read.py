@@ -1,4 +1,4 @@
-"""Reading a network and its tokenizer: from a folder, the local cache, or the hub."""
+"""Reading a network and its tokenizer from a folder, with transformers."""
 
 from __future__ import annotations
 
@@ -23,27 +23,25 @@ from transformers import (
 )
 from transformers.utils import logging as transformers_logging
 
-from relquery.errors import ModelError, did_you_mean
-from relquery.model.hub import ENCODER, MODEL, Kind, ask_hub
+from relquery.errors import ModelError
+from relquery.model.hub import ENCODER, MODEL, Kind
 
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "spiece.model")
 _UNREAD = "pooler."  # of an encoder; we pool its states ourselves
 _OF_A_LAYER = re.compile(r"(?:^|\.)(?:layers|h|blocks|block)\.\d+\.")
 
 
-def read_tokenizer(spec: str, kind: Kind = MODEL) -> PreTrainedTokenizerBase:
-    """The tokenizer of a model folder or name. Raises ModelError."""
-    file = Path(spec) / "config.json"
-    _check_json(file)
+def read_tokenizer(folder: Path, name: str, kind: Kind = MODEL) -> PreTrainedTokenizerBase:
+    """The tokenizer of a folder. name: of the model, for messages. Raises ModelError."""
+    _check_json(folder / "config.json")
     none = ModelError(
-        f"The {kind.noun} folder {spec} has no tokenizer that can be read. Write one to it with "
+        f"The {kind.noun} folder {folder} has no tokenizer that can be read. Write one to it with "
         "AutoTokenizer.from_pretrained(...).save_pretrained(folder), or pass tokenizer=."
     )
     try:
-        tokenizer = cast(PreTrainedTokenizerBase, _from_hub(AutoTokenizer, spec, kind))
+        tokenizer = cast(PreTrainedTokenizerBase, _read(AutoTokenizer, folder, name, kind))
     except ModelError as error:
-        is_there = any((Path(spec) / name).exists() for name in _TOKENIZERS)
-        if is_there or not file.exists():
+        if any((folder / each).exists() for each in _TOKENIZERS):
             raise
         raise none from error
     if len(tokenizer) <= len(tokenizer.all_special_ids):  # made up, as no file was found
@@ -51,10 +49,10 @@ def read_tokenizer(spec: str, kind: Kind = MODEL) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
-def read_network(spec: str, dtype: torch.dtype) -> PreTrainedModel:
-    """The network of a model folder or name, all of whose weights are there. Raises ModelError."""
-    _check_json(Path(spec) / "generation_config.json")
-    return _whole_network(AutoModelForCausalLM, spec, dtype, MODEL)
+def read_network(folder: Path, name: str, dtype: torch.dtype) -> PreTrainedModel:
+    """The network of a folder, all of whose weights are there. Raises ModelError."""
+    _check_json(folder / "generation_config.json")
+    return _whole_network(AutoModelForCausalLM, folder, name, dtype, MODEL)
 
 
 def read_gguf_network(file: Path, dtype: torch.dtype) -> PreTrainedModel:
@@ -71,61 +69,57 @@ def read_gguf_network(file: Path, dtype: torch.dtype) -> PreTrainedModel:
     return cast(PreTrainedModel, network)
 
 
-def read_config(spec: str, kind: Kind = MODEL) -> PreTrainedConfig:
-    """The configuration of a model folder or name. Raises ModelError."""
-    _check_json(Path(spec) / "config.json")
-    return cast(PreTrainedConfig, _from_hub(AutoConfig, spec, kind))
-
-
-def read_encoder(spec: str) -> PreTrainedModel:
+def read_encoder(folder: Path, name: str) -> PreTrainedModel:
     """The network of an encoder, without a head, in float32. Raises ModelError.
 
     Of a network with encoder and decoder, such as T5, the encoder.
     """
-    config = read_config(spec, ENCODER)
+    _check_json(folder / "config.json")
+    config = cast(PreTrainedConfig, _read(AutoConfig, folder, name, ENCODER))
     has_form = type(config) in AutoModelForTextEncoding._model_mapping  # without a decoder, if any
     if config.is_encoder_decoder and not has_form:
         raise ModelError(
-            f"Encoder '{spec}' has a decoder behind it, and {config.model_type} has no form "
+            f"Encoder '{name}' has a decoder behind it, and {config.model_type} has no form "
             f"without it. Give {ENCODER.known}."
         )
     loader = AutoModelForTextEncoding if has_form else AutoModel
-    return _whole_network(loader, spec, torch.float32, ENCODER)
+    return _whole_network(loader, folder, name, torch.float32, ENCODER)
 
 
-def _whole_network(loader: Any, spec: str, dtype: torch.dtype, kind: Kind) -> PreTrainedModel:
-    _check_json(Path(spec) / "config.json")
+def _whole_network(
+    loader: Any, folder: Path, name: str, dtype: torch.dtype, kind: Kind
+) -> PreTrainedModel:
+    _check_json(folder / "config.json")
     try:
         with _quietly():
-            network, found = _from_hub(
-                loader, spec, kind, dtype=dtype, use_safetensors=True, output_loading_info=True
-            )
+            options = {"dtype": dtype, "use_safetensors": True, "output_loading_info": True}
+            network, found = _read(loader, folder, name, kind, **options)
     except SafetensorError as error:
         raise ModelError(
-            f"The weights of model '{spec}' cannot be read: {error}. A file may be cut short; "
+            f"The weights of model '{name}' cannot be read: {error}. A file may be cut short; "
             "download it again."
         ) from error
     except RuntimeError as error:
         raise ModelError(
-            f"The weights of model '{spec}' do not have the sizes that its config.json says. "
+            f"The weights of model '{name}' do not have the sizes that its config.json says. "
             "Use the config.json that belongs to them."
         ) from error
     missing = sorted(one for one in found["missing_keys"] if not one.startswith(_UNREAD))
     if missing:  # they would be random numbers
         more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
         raise ModelError(
-            f"Model '{spec}' lacks weights that its network has: {', '.join(missing[:3])}{more}. "
+            f"Model '{name}' lacks weights that its network has: {', '.join(missing[:3])}{more}. "
             f"Download it again, or give {kind.what}."
         )
     left_out = "decoder." if loader is AutoModelForTextEncoding else ()
     unused = sorted(
-        name
-        for name in found["unexpected_keys"]
-        if _OF_A_LAYER.search(name) and not name.startswith(left_out)
+        each
+        for each in found["unexpected_keys"]
+        if _OF_A_LAYER.search(each) and not each.startswith(left_out)
     )
     if unused:
         raise ModelError(
-            f"Model '{spec}' has weights that its network has no place for, such as {unused[0]}. "
+            f"Model '{name}' has weights that its network has no place for, such as {unused[0]}. "
             "Use the config.json that belongs to them."
         )
     return cast(PreTrainedModel, network)
@@ -164,35 +158,18 @@ def _check_json(file: Path) -> None:
         )
 
 
-def _from_hub(loader: Any, spec: str, kind: Kind, **options: Any) -> Any:
-    """Load from a folder, from the local cache, or otherwise from the hub."""
-    here = Path(spec).is_dir()
-    if not here and spec.startswith((".", "/", "~")):
-        raise ModelError(f"The {kind.noun} folder {spec} does not exist. Check the path.")
+def _read(loader: Any, folder: Path, name: str, kind: Kind, **options: Any) -> Any:
+    """What a loader of transformers makes of a folder."""
     try:
-        try:
-            return loader.from_pretrained(
-                spec, trust_remote_code=False, local_files_only=True, **options
-            )
-        except OSError:
-            if here:
-                raise
-            ask_hub(spec)
-            return loader.from_pretrained(spec, trust_remote_code=False, **options)
+        return loader.from_pretrained(
+            folder, trust_remote_code=False, local_files_only=True, **options
+        )
     except (SafetensorError, RuntimeError):
         raise  # of the weights
     except Exception as error:  # a configuration may make the library fail in any way
-        what = (
-            f"is not a folder of {kind.what}"
-            if here
-            else "is neither a folder nor found on the hub"
-        )
-        has_config = not here or (Path(spec) / "config.json").exists()
-        said = str(error).strip().splitlines() or [type(error).__name__]
-        why = " ".join(said[:2]) if has_config else "it has no config.json."
-        if here and has_config and not isinstance(error, OSError):
-            raise ModelError(f"{kind.noun.title()} '{spec}' cannot be loaded: {why}") from error
-        raise ModelError(
-            f"{kind.noun.title()} '{spec}' {what}: {why} Give {kind.known}."
-            + did_you_mean(spec, kind.names)
-        ) from error
+        why = " ".join((str(error).strip().splitlines() or [type(error).__name__])[:2])
+        if isinstance(error, OSError):
+            why = f"is not a folder of {kind.what}: {why} Give {kind.known}."
+        else:
+            why = f"cannot be loaded: {why}"
+        raise ModelError(f"{kind.noun.title()} '{name}' {why}") from error

@@ -21,10 +21,9 @@ from relquery.arrays import TokenIds
 from relquery.engine.executor import Chunk, Segment
 from relquery.errors import ModelError, UnsupportedNetworkError
 from relquery.model.text.tokenizer import Tokenizer
-from relquery.model.torch_runtime.attention.batch import PackedBatch
-from relquery.model.torch_runtime.attention.function import watch_calls
-from relquery.model.torch_runtime.cache.device import KVCache
-from relquery.model.torch_runtime.forward import Forward
+from relquery.model.torch_runtime.attention import PackedBatch, watch_calls
+from relquery.model.torch_runtime.cache import KVCache
+from relquery.model.torch_runtime.executor import Forward
 
 TEXTS = (
     "The capital of France is Paris, and the capital of Japan is",

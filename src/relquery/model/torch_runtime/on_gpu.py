@@ -13,8 +13,8 @@ from torch import Tensor
 from relquery.engine.executor import SCRATCH, Chunk
 from relquery.errors import ModelError
 from relquery.model.attention_plan import Plan, plan_step
-from relquery.model.torch_runtime.cache.device import Stored
-from relquery.model.torch_runtime.cache.rotary import PositionScheme, Rotary
+from relquery.model.torch_runtime.cache import Stored
+from relquery.model.torch_runtime.rotary import PositionScheme, Rotary
 
 BLOCK = 64
 """Keys that a program reads at a time."""
@@ -43,11 +43,13 @@ def has_triton() -> bool:
 class GpuAttention:
     """Attention of one step. For the arguments see PackedBatch."""
 
-    def __init__(
-        self, chunks: Sequence[Chunk], share: bool, scheme: PositionScheme | None, turn_keys: bool
-    ) -> None:
-        self._chunks, self._share = chunks, share
-        self._scheme, self._turn_keys = scheme, turn_keys
+    @property
+    def _kind(self) -> type[_OnDevice]:
+        """Of places for plans."""
+        return _OnDevice
+
+    def __init__(self, chunks: Sequence[Chunk], share: bool, scheme: PositionScheme | None) -> None:
+        self._chunks, self._share, self._scheme = chunks, share, scheme
         self._prepared: dict[tuple[int, int], _OnDevice] = {}
 
     def attend(
@@ -62,8 +64,15 @@ class GpuAttention:
         softcap: float | None = None,
         slopes: Tensor | None = None,
     ) -> Tensor:
-        """Outputs (tokens, heads, value width). For the arguments see CpuAttention."""
-        from relquery.model.torch_runtime.attention.triton_kernels import attend_tasks, merge_tokens
+        """Outputs (tokens, heads, value width).
+
+        query: (tokens, heads, width). stored, own: where the step's keys and values are, in the
+        cache and in the step's own store.
+        """
+        from relquery.model.torch_runtime.triton_kernels import (
+            attend_tasks,
+            merge_tokens,
+        )
 
         tokens, heads, width = query.shape
         given = stored if stored is not None else own
@@ -110,7 +119,6 @@ class GpuAttention:
             block=BLOCK,
             half=0 if rotary is None else len(rotary.frequencies),
             interleaved=rotary is not None and rotary.interleaved,
-            turn_keys=self._turn_keys,
             has_store=stored is not None,
             has_own=own is not None,
             has_cap=softcap is not None,
@@ -131,7 +139,7 @@ class GpuAttention:
     def _prepare(self, heads: int, kv_heads: int, device: torch.device) -> _OnDevice:
         shape = heads, kv_heads
         if shape not in self._prepared:
-            self._prepared[shape] = _OnDevice(self._plan(self._chunks, shape, device), device)
+            self._prepared[shape] = self._kind(self._plan(self._chunks, shape, device), device)
         return self._prepared[shape]
 
     def _plan(self, chunks: Sequence[Chunk], shape: tuple[int, int], device: torch.device) -> Plan:
@@ -153,6 +161,10 @@ class HeldAttention(GpuAttention):
     """Attention of steps that follow one another, whose plans are in one place of the device, as
     CUDA graphs need it."""
 
+    @property
+    def _kind(self) -> type[_OnDevice]:
+        return _Held
+
     def follow(self, chunks: Sequence[Chunk]) -> bool:
         """Attend in other chunks from now on; False if their plan is too large for the place."""
         for shape, held in self._prepared.items():
@@ -160,12 +172,6 @@ class HeldAttention(GpuAttention):
             if not held.put(self._plan(chunks, shape, held.device)):
                 return False
         return True
-
-    def _prepare(self, heads: int, kv_heads: int, device: torch.device) -> _OnDevice:
-        shape = heads, kv_heads
-        if shape not in self._prepared:
-            self._prepared[shape] = _Held(self._plan(self._chunks, shape, device), device)
-        return self._prepared[shape]
 
 
 class _OnDevice:

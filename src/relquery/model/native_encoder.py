@@ -19,8 +19,7 @@ from relquery.model.attention_plan import NO_SHIFT, ROWS
 from relquery.model.formats.config import COPIED, read_settings
 from relquery.model.formats.safetensors import read_weights
 from relquery.model.native_runtime import NOT_ADAPTED, cores
-from relquery.model.networks.encoder import EncoderBuilder
-from relquery.model.networks.families.families import read_encoder
+from relquery.model.networks.encoder import EncoderBuilder, read_encoder
 from relquery.model.text.tokenizer import Tokenizer, read_tokenizer
 
 _NONE = np.empty(0, dtype=np.int64)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -15,18 +16,28 @@ from relquery.arrays import Float32s
 from relquery.errors import (
     ConfigError,
     MissingExtraError,
+    ModelError,
     RequestError,
     UnsupportedNetworkError,
     not_embedded,
     unknown,
 )
-from relquery.model.encoder.layout import POOLINGS, Layout, read_layout
-from relquery.model.encoder.native import NativeEncoder
 from relquery.model.hub import ENCODER, find_folder
 from relquery.model.load import has_gpu
+from relquery.model.native_encoder import NativeEncoder
 from relquery.model.text.tokenizer import FILE, Tokenizer
 
 _LOG = logging.getLogger(__name__)
+Pooling = Literal["mean", "cls", "last"]
+POOLINGS: tuple[Pooling, ...] = ("mean", "cls", "last")
+_FLAGS: dict[str, Pooling] = {
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_lasttoken": "last",
+}
+_MODES: dict[str, Pooling] = {"mean": "mean", "cls": "cls", "lasttoken": "last"}
+_NETWORK, _POOLING = "Transformer", "Pooling"
+_KNOWN = (_NETWORK, _POOLING, "Normalize")  # vectors get length 1 anyway
 
 
 class EncoderNetwork(Protocol):
@@ -48,6 +59,20 @@ class EncoderNetwork(Protocol):
 
     def fingerprint(self, read: Sequence[object]) -> str:
         """Changes with whatever changes the states. read: what else changes vectors."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What an encoder's folder says about its vectors, in the files of sentence-transformers."""
+
+    network: str
+    """The folder of the network."""
+    pooling: Pooling
+    longest: int | None
+    """Tokens that are read of a text; None for as many as the network can."""
+    in_lower_case: bool
+    prompt: str
+    """What each text begins with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,10 +160,10 @@ def _open(folder: Path, name: str, device: str | None) -> EncoderNetwork:
                 raise
             _LOG.info("%s", refused)
     try:
-        from relquery.model.encoder.on_torch import TorchEncoder
+        from relquery.model.torch_runtime.encoder import TorchEncoder
     except ModuleNotFoundError as error:
         raise MissingExtraError(f"Running the encoder '{name}' on '{device}'", "torch") from error
-    return TorchEncoder(str(folder), device)
+    return TorchEncoder(folder, name, device)
 
 
 def _batches(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
@@ -154,3 +179,91 @@ def _batches(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
         places.append(at)
     if places:
         yield places
+
+
+def read_layout(spec: str, pooling: Pooling | None) -> Layout:
+    """The layout of a folder or a Hugging Face name; the default if it has no such files.
+
+    pooling: in place of what the files say. Raises ModelError for what we do not compute, such as a
+    layer behind the pooling.
+    """
+    folder = Path(spec) if Path(spec).is_dir() else find_folder(spec, ENCODER)
+    modules = _modules(spec, folder)
+    network = modules.get(_NETWORK, "")
+    if network and not Path(spec).is_dir():
+        raise ModelError(
+            f"The network of the encoder '{spec}' lies in its folder {network}. Download it, and "
+            "give the local folder."
+        )
+    reading = _read(folder / network / "sentence_bert_config.json")
+    prompts = _read(folder / "config_sentence_transformers.json")
+    prompt = (prompts.get("prompts") or {}).get(prompts.get("default_prompt_name")) or ""
+    said = _read(folder / modules.get(_POOLING, "1_Pooling") / "config.json")
+    if prompt and not said.get("include_prompt", True):
+        raise ModelError(
+            f"The encoder '{spec}' puts {prompt!r} before each text and leaves it out when it "
+            "pools. That is not supported: set default_prompt_name in its "
+            "config_sentence_transformers.json to null, or use another encoder."
+        )
+    return Layout(
+        str(folder / network),
+        pooling or (_pooling(spec, said) if said else "mean"),
+        reading.get("max_seq_length"),
+        bool(reading.get("do_lower_case")),
+        prompt,
+    )
+
+
+def _modules(spec: str, folder: Path) -> dict[str, str]:
+    """Folders of the parts of an encoder, by kind, from its modules.json."""
+    modules = _json(folder / "modules.json")
+    if modules is None:
+        return {}
+    try:
+        found = {one["type"].rpartition(".")[2]: one["path"] for one in modules}
+    except (TypeError, KeyError, AttributeError) as error:
+        raise ModelError(
+            f"modules.json of the encoder '{spec}' does not list modules with their types. "
+            "Download it again."
+        ) from error
+    unknown = [kind for kind in found if kind not in _KNOWN]
+    if unknown:
+        raise ModelError(
+            f"The encoder '{spec}' has a module of the kind {unknown[0]}, which is not supported. "
+            f"Supported: {', '.join(_KNOWN)}. Use another encoder, or an Embedder of your own."
+        )
+    return found
+
+
+def _pooling(spec: str, said: Mapping[str, Any]) -> Pooling:
+    """How to pool, from the configuration of the pooling, old or new."""
+    mode = said.get("pooling_mode")
+    wanted: Sequence[str] = [mode] if isinstance(mode, str) else mode or ()
+    wanted = wanted or [name for name, on in said.items() if on and name.startswith("pooling_mode")]
+    found = [(_FLAGS | _MODES).get(name) for name in wanted]
+    if len(found) != 1 or found[0] is None:
+        raise ModelError(
+            f"The encoder '{spec}' asks for the pooling {' + '.join(wanted) or 'none'}. Supported "
+            f"is one of {', '.join(POOLINGS)}. Choose one, e.g. with "
+            "rq.load_embedder(..., pooling='mean')."
+        )
+    return found[0]
+
+
+def _read(file: Path) -> Mapping[str, Any]:
+    """A JSON object; empty if there is none. Raises ModelError."""
+    content = _json(file)
+    if content is None:
+        return {}
+    if not isinstance(content, dict):
+        raise ModelError(f"{file} is not a JSON object. Download it again.")
+    return content
+
+
+def _json(file: Path) -> Any:
+    if not file.is_file():
+        return None
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{file} cannot be read: {error}. Download it again.") from error

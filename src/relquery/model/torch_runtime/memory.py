@@ -69,7 +69,7 @@ class _Tracker(TorchDispatchMode):
         tree_map_only(Tensor, lambda each: self._take_in(each, given), result)
         return result
 
-    def __exit__(self, *raised: Any) -> None:
+    def __exit__(self, *raised: object) -> None:
         super().__exit__(*raised)  # type: ignore[no-untyped-call]
         for storage in self._live.values():
             storage.detach()

@@ -7,14 +7,10 @@ of rotary networks can be used at another offset p by rotating the query by -p (
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
-
-Rotate = Literal["queries", "keys"]
-"""What is rotated where keys are used at another position."""
 
 
 class Rotary:

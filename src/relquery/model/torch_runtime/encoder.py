@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -10,21 +11,22 @@ import torch
 from relquery.arrays import Float32s
 from relquery.model.hub import ENCODER
 from relquery.model.text.tokenizer import Tokenizer, as_tokenizer
-from relquery.model.torch_runtime.fingerprint import fingerprint
+from relquery.model.torch_runtime.load import fingerprint
 from relquery.model.torch_runtime.read import read_encoder, read_tokenizer
 
 _NO_LIMIT = 1_000_000  # tokens
 
 
 class TorchEncoder:
-    """See EncoderNetwork. folder: of the network. device: None for CUDA if there is one."""
+    """See EncoderNetwork. folder: of the network. name: of the encoder, for messages. device: None
+    for CUDA if there is one."""
 
     tokens_at_once = 8192
 
-    def __init__(self, folder: str, device: str | None) -> None:
+    def __init__(self, folder: Path, name: str, device: str | None) -> None:
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-        self._network: Any = read_encoder(folder).to(device).eval()  # type: ignore[arg-type]
-        self.tokenizer: Tokenizer = as_tokenizer(read_tokenizer(folder, ENCODER))
+        self._network: Any = read_encoder(folder, name).to(device).eval()  # type: ignore[arg-type]
+        self.tokenizer: Tokenizer = as_tokenizer(read_tokenizer(folder, name, ENCODER))
         self.dimensions = int(self._network.config.hidden_size)
         self.vocabulary = len(self._network.get_input_embeddings().weight)
 

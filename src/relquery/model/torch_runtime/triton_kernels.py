@@ -28,12 +28,9 @@ def _partners(dims, half: tl.constexpr, interleaved: tl.constexpr):
 
 
 @triton.jit
-def _turned(numbers, partners, first, cosines, sines, back: tl.constexpr):
+def _turned_back(numbers, partners, first, cosines, sines):
     """Numbers of pairs, rotated; partners: the other number of each pair."""
-    sines = tl.where(first, -sines, sines)
-    if back:
-        sines = -sines
-    return numbers * cosines + partners * sines
+    return numbers * cosines + partners * tl.where(first, sines, -sines)
 
 
 @triton.jit
@@ -148,7 +145,6 @@ def attend_tasks(  # noqa: PLR0915
     block: tl.constexpr,
     half: tl.constexpr,
     interleaved: tl.constexpr,
-    turn_keys: tl.constexpr,
     has_store: tl.constexpr,
     has_own: tl.constexpr,
     has_cap: tl.constexpr,
@@ -184,7 +180,6 @@ def attend_tasks(  # noqa: PLR0915
             place[:, None] + partner[None], mask=is_row[:, None] & rotates[None], other=0.0
         )
     slope = tl.load(slopes + query_row) if has_slopes else scale
-    turns_keys: tl.constexpr = half > 0 and turn_keys
 
     largest = tl.full([rows], float("-inf"), tl.float32)
     total = tl.zeros([rows], tl.float32)
@@ -200,17 +195,16 @@ def attend_tasks(  # noqa: PLR0915
         if shift != WITHOUT_SHIFT:
             number = tl.maximum(tl.where(shift == EACH_ITS_OWN, own_shift, shift), 0)
             at = position - tl.load(shift_values + number)
-            if half > 0 and not turn_keys:
+            if half > 0:
                 angle = number[:, None] * half + pair[None]
                 cosine = tl.load(cosines + angle, mask=rotates[None], other=1.0)
                 sine = tl.load(sines + angle, mask=rotates[None], other=0.0)
-                used = _turned(
+                used = _turned_back(
                     query.to(tl.float32),
                     query_partner.to(tl.float32),
                     is_first[None],
                     cosine,
                     sine,
-                    back=True,
                 ).to(dtype)
         for key in range(begin, end, block):
             number_of_key = key + tl.arange(0, block)
@@ -248,32 +242,6 @@ def attend_tasks(  # noqa: PLR0915
                     has_store,
                     has_own,
                 )
-                if turns_keys:
-                    k_partner = _lines(
-                        keys,
-                        own_keys,
-                        slot,
-                        is_key,
-                        scratch_from,
-                        head,
-                        store,
-                        own_store,
-                        partner,
-                        rotates,
-                        width,
-                        has_store,
-                        has_own,
-                    )
-                    angle = tl.maximum(shift, 0) * half + pair
-                    is_turned = tl.where(shift == WITHOUT_SHIFT, False, rotates)
-                    k = _turned(
-                        k.to(tl.float32),
-                        k_partner.to(tl.float32),
-                        is_first[None],
-                        tl.load(cosines + angle, mask=is_turned, other=1.0)[None],
-                        tl.load(sines + angle, mask=is_turned, other=0.0)[None],
-                        back=False,
-                    ).to(dtype)
                 scores = _finished(
                     tl.dot(used, tl.trans(k), input_precision="ieee") * scale,
                     at[:, None] - key_at[None],

@@ -1,14 +1,16 @@
-"""Keys and values of all cached tokens, one pair of tensors per layer."""
+"""Keys and values of cached tokens, a pair of tensors per layer: on a device and in host memory."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from relquery.arrays import Slots
+from relquery.arrays import Int64s, Slots
 from relquery.errors import ConfigError
 from relquery.model.store import States
 
@@ -26,16 +28,16 @@ class KVCache:
 
     def __init__(self, slots: int, *, keeps: bool = True) -> None:
         self.slots, self._keeps = slots, keeps
-        self._layers: dict[int, tuple[Tensor, Tensor]] = {}
-        self._shared: dict[tuple[torch.Size, torch.Size], tuple[Tensor, Tensor]] = {}
+        self._layers: dict[int, Stored] = {}
+        self._shared: dict[tuple[torch.Size, torch.Size], Stored] = {}
 
     def write(self, layer: int, slots: Tensor, key: Tensor, value: Tensor) -> None:
         """Store key and value, each (tokens, kv_heads, head_dim), at `slots` (tokens,)."""
         for states, rows in zip(self.prepare(layer, key, value), (key, value), strict=True):
             states.index_copy_(1, slots, rows.transpose(0, 1))
 
-    def prepare(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Where a layer's keys and values of these shapes go: each (kv_heads, slots, width)."""
+    def prepare(self, layer: int, key: Tensor, value: Tensor) -> Stored:
+        """Where a layer's keys and values of these shapes go."""
         if layer not in self._layers:
             if self._keeps:
                 self._layers[layer] = self._like(key), self._like(value)
@@ -47,36 +49,13 @@ class KVCache:
                 self._layers[layer] = self._shared[shapes]
         return self._layers[layer]
 
-    def read(self, layer: int, slots: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values at `slots` of any shape, each (*shape, kv_heads, width)."""
-        flat = slots.reshape(-1)
-        keys, values = (
-            states.index_select(1, flat)
-            .transpose(0, 1)
-            .view(*slots.shape, len(states), states.shape[2])
-            for states in self._layers[layer]
-        )
+    def read(self, layer: int, slots: Tensor) -> Stored:
+        """Keys and values at `slots` (n,), each (kv_heads, n, width)."""
+        keys, values = (each.index_select(1, slots) for each in self._layers[layer])
         return keys, values
 
-    def read_run(self, layer: int, slots: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values at `slots` (tokens,), each (tokens, kv_heads, width).
-
-        Views, if the slots follow one another.
-        """
-        first, count = int(slots[0]), len(slots)
-        if int(slots[-1]) - first != count - 1 or not bool((slots.diff() == 1).all()):
-            keys, values = self.read(layer, slots[None])
-        else:
-            keys, values = (states[:, first : first + count] for states in self.whole(layer))
-        return keys[0], values[0]
-
-    def whole(self, layer: int) -> tuple[Tensor, Tensor]:
-        """All keys and values, as views: each (1, slots, kv_heads, width)."""
-        keys, values = (states.transpose(0, 1)[None] for states in self._layers[layer])
-        return keys, values
-
-    def stored(self, layer: int) -> tuple[Tensor, Tensor] | None:
-        """Keys and values, each (kv_heads, slots, width); None before the layer's first write."""
+    def stored(self, layer: int) -> Stored | None:
+        """All keys and values of a layer; None before its first write."""
         return self._layers.get(layer)
 
     def reserve(self) -> None:
@@ -123,15 +102,10 @@ class CachedStates:
     @torch.inference_mode()
     def read(self, layer: int, slots: Slots) -> States | None:
         """The states at slots; None before the layer's first write."""
-        stored = self._cache.stored(layer)
-        if stored is None:
+        if self._cache.stored(layer) is None:
             return None
-        rows = torch.from_numpy(slots).to(self._like.device)
-        keys, values = (
-            each.index_select(1, rows).cpu().contiguous().view(torch.uint8).numpy()
-            for each in stored
-        )
-        return States(keys, values)
+        read = self._cache.read(layer, torch.from_numpy(slots).to(self._like.device))
+        return States(*(each.cpu().contiguous().view(torch.uint8).numpy() for each in read))
 
     @torch.inference_mode()
     def write(self, layer: int, slots: Slots, states: States) -> None:
@@ -144,3 +118,53 @@ class CachedStates:
             for each in states
         )
         self._cache.write(layer, torch.from_numpy(slots).to(self._like.device), keys, values)
+
+
+class Run(NamedTuple):
+    """Consecutive tokens."""
+
+    host: int
+    """The slot on the host where they begin."""
+    here: int
+    """The row or slot on the device where they begin."""
+    tokens: int
+
+
+class HostCache:
+    """Slot-addressed keys and values in host memory, for states that the KV cache has no room for.
+
+    A layer's tensors are made at its first save. On CUDA the memory is pinned, and the device
+    copies in the order of its other work.
+    """
+
+    def __init__(self, slots: int) -> None:
+        self.slots = slots
+        self._layers: dict[int, Stored] = {}
+
+    def save(self, layer: int, run: Run, key: Tensor, value: Tensor) -> None:
+        """Copy from rows of keys and values, each (tokens, kv_heads, head_dim)."""
+        if layer not in self._layers:
+            self._layers[layer] = (self._like(key), self._like(value))
+        for kept, rows in zip(self._layers[layer], (key, value), strict=True):
+            kept[run.host : run.host + run.tokens].copy_(
+                rows[run.here : run.here + run.tokens], non_blocking=True
+            )
+
+    def load(self, layer: int, run: Run, target: Stored) -> None:
+        """Copy to slots of keys and values."""
+        for states, kept in zip(target, self._layers[layer], strict=True):
+            states[:, run.here : run.here + run.tokens].copy_(
+                kept[run.host : run.host + run.tokens].transpose(0, 1), non_blocking=True
+            )
+
+    def _like(self, rows: Tensor) -> Tensor:
+        on_cuda = rows.device.type == "cuda"
+        return torch.empty(self.slots, *rows.shape[1:], dtype=rows.dtype, pin_memory=on_cuda)
+
+
+def runs(host: Int64s, here: Int64s) -> Iterator[Run]:
+    """The longest runs of tokens with host slots (n,) and rows or slots (n,) of the device."""
+    (breaks,) = np.nonzero((np.diff(host) != 1) | (np.diff(here) != 1))
+    for a, b in pairwise([0, *(breaks + 1).tolist(), len(host)]):
+        if a < b:
+            yield Run(int(host[a]), int(here[a]), b - a)

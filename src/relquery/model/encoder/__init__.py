@@ -1,1 +1,0 @@
-"""Encoders: networks that turn a text into one vector."""

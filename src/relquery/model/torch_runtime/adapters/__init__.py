@@ -1,1 +1,0 @@
-"""Adapters for networks that do not take an attention function."""

@@ -1,1 +1,0 @@
-"""Attention of a packed batch on tensors."""

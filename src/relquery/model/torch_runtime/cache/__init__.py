@@ -1,1 +1,0 @@
-"""Keys and values on a device and in host memory."""

@@ -1,1 +1,0 @@
-"""Hybrid prefilling on tensors: slices of a step that take turns."""
