@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from benchmarks.harness import Figure
+from benchmarks.prefill_only.job_time import JobTimeFit, fit_job_time, measure_jct
 from benchmarks.prefill_only.workloads import BLOCK, Workload
 from benchmarks.stock import executor_of
 from relquery.config import EngineConfig
-from relquery.engine.calibration import measure_jct
-from relquery.engine.cost import JobTimeFit, fit_job_time
 from relquery.engine.executor import RealClock
 
 if TYPE_CHECKING:

@@ -72,15 +72,13 @@ def test_requests_that_cannot_be_served_are_told(relquery: Run, day: Path) -> No
     assert "1 requests got no answer" in told
 
 
-def test_calibration_times_prompts_on_demand(relquery: Run, day: Path, tmp_path: Path) -> None:
+def test_calibration_writes_a_machine(relquery: Run, day: Path, tmp_path: Path) -> None:
     file = tmp_path / "here.json"
-    options = ("--cache-tokens", 2048, "--longest-prompt", 96)
-    shown, _ = relquery("calibrate", MODEL, "-o", file, *options)
-    assert all(said in shown for said in ("per prompt token", "R²", "Pearson's r"))
-    assert find_machine(str(file)).job_time is not None
+    shown, _ = relquery("calibrate", MODEL, "-o", file, "--cache-tokens", 2048)
+    assert all(said in shown for said in ("per prompt token", "R²"))
+    assert find_machine(str(file)).cost.prefill_slope > 0
     for policy in ("srjf", "relserve"):
         assert policy in relquery("simulate", "-t", day, "-c", file, "-p", policy)[0]
-    assert "at most 1024" in relquery("calibrate", MODEL, "--longest-prompt", 5000, code=1)[1]
 
 
 def test_a_wrong_option_is_named(relquery: Run, day: Path) -> None:

@@ -14,7 +14,7 @@ from relquery.cli.terminal.interrupt import exits_when_interrupted
 from relquery.cli.terminal.options import CacheTokens, Json
 from relquery.cli.terminal.show import progress, say, to_json
 from relquery.cli.terminal.tables import check_output
-from relquery.engine.cost import TRUSTED, Fit, JobTime, JobTimeFit, LinearCost
+from relquery.engine.cost import TRUSTED, Fit
 from relquery.engine.machines import write_machine
 from relquery.errors import ConfigError
 
@@ -25,12 +25,6 @@ _WORDS = {
     "decode_intercept": "per step that decodes",
     "context_slope": "per cached token attended to",
 }
-_JOB_WORDS = {
-    "fixed": "of any prompt",
-    "per_token": "per token",
-    "per_cached": "less per cached token",
-    "attention": "per pair of tokens that attend",
-}
 
 
 def calibrate(
@@ -39,27 +33,17 @@ def calibrate(
         Path | None, typer.Option("--output", "-o", metavar="FILE.json", help="Where to write it.")
     ] = None,
     cache_tokens: CacheTokens = None,
-    longest_prompt: Annotated[
-        int | None,
-        typer.Option(
-            metavar="TOKENS",
-            help="Also time prompts of up to this many tokens, partly cached, for policy srjf.",
-        ),
-    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the batches' random tokens.")] = 0,
     as_json: Json = False,
 ) -> None:
     """Measure batches of many sizes and fit the linear cost model that predicts their seconds.
 
     R² on batches of other sizes, which the model was not fitted to, shows how well it predicts.
-    Keep the machine idle while it runs. --longest-prompt also fits a prompt's time to its length
-    and cached tokens; policy srjf then uses that fit instead of the uncached tokens alone.
+    Keep the machine idle while it runs.
 
     [bold]Examples[/bold]
 
     relquery calibrate demo --output laptop.json
-
-    relquery calibrate demo --longest-prompt 2000 --output laptop.json
     """
     from relquery.backends.local.open import load_backend
 
@@ -70,31 +54,13 @@ def calibrate(
     limits = {} if cache_tokens is None else {"cache_tokens": cache_tokens}
     backend = load_backend(model, **limits)
     with exits_when_interrupted(), progress() as advance:
-        jct = None  # first, as it may be refused
-        if longest_prompt is not None:
-            jct = backend.time_prompts(longest_prompt, seed=seed, progress=advance)
         fit = backend.calibrate(seed=seed, progress=advance)
     if output is not None:
-        write_machine(output, model, fit, backend.config, jct)
+        write_machine(output, model, fit, backend.config)
     if as_json:
-        prompts = {} if jct is None else {"prompts": asdict(jct)}
-        typer.echo(to_json({"model": model, **asdict(fit), **prompts}))
+        typer.echo(to_json({"model": model, **asdict(fit)}))
     else:
-        console = Console(soft_wrap=True)
-        console.print(_table(model, fit))
-        if jct is not None:
-            console.print(_prompts(model, jct))
-    _warn(fit, jct)
-
-
-def _warn(fit: Fit, jct: JobTimeFit | None) -> None:
-    """Say where times are predicted badly."""
-    if jct is not None and jct.fitted < TRUSTED:
-        say(
-            f"Prompt times are predicted badly (Pearson's r {jct.fitted:.2f}): something else was "
-            "running, or the prompts are too short to time. Measure again on an idle machine, or "
-            "without --longest-prompt."
-        )
+        Console(soft_wrap=True).print(_table(model, fit))
     told = fit.r2 if fit.held_out is None else min(fit.r2, fit.held_out)
     if told < TRUSTED:
         say(
@@ -103,24 +69,13 @@ def _warn(fit: Fit, jct: JobTimeFit | None) -> None:
         )
 
 
-def _prompts(model: str, jct: JobTimeFit) -> Table:
-    caption = (
-        f"Pearson's r {jct.fitted:.3f} with the seconds of {len(jct.timed)} prompts; "
-        f"{jct.proxy:.3f} of their uncached tokens alone"
-    )
-    return _view(f"Seconds of a prompt of {model}", _JOB_WORDS, jct.job_time, caption)
-
-
 def _table(model: str, fit: Fit) -> Table:
     held_out = "" if fit.held_out is None else f"; {fit.held_out:.3f} on batches of other sizes"
     caption = f"R² {fit.r2:.3f} on the {fit.steps} batches fitted{held_out}"
-    return _view(f"Seconds of a step of {model}", _WORDS, fit.cost, caption)
-
-
-def _view(title: str, words: dict[str, str], fitted: LinearCost | JobTime, caption: str) -> Table:
+    title = f"Seconds of a step of {model}"
     view = Table(title=title, caption=caption, show_edge=False, pad_edge=False)
     view.add_column("")
     view.add_column("milliseconds", justify="right")
-    for name, meaning in words.items():
-        view.add_row(meaning, f"{1e3 * getattr(fitted, name):.4g}")
+    for name, meaning in _WORDS.items():
+        view.add_row(meaning, f"{1e3 * getattr(fit.cost, name):.4g}")
     return view

@@ -259,7 +259,7 @@ def simulate(
     limits = replace(
         served.limits, starvation=starvation, aging=aging, tail=tail, weights=_weights(weight)
     )
-    settings = replace(Settings.of(limits, served.cost, served.job_time), seed=seed)
+    settings = replace(Settings.of(limits, served.cost), seed=seed)
     runs: dict[str, ServedTrace] = {}
     with exits_when_interrupted(), progress() as advance:
         for name in names:

@@ -16,10 +16,9 @@ import json
 from dataclasses import asdict, astuple, dataclass, fields, replace
 from math import inf
 from pathlib import Path
-from typing import Any
 
 from relquery.config import EngineConfig
-from relquery.engine.cost import Fit, JobTime, JobTimeFit, LinearCost
+from relquery.engine.cost import Fit, LinearCost
 from relquery.errors import ConfigError, unknown
 
 _OPERATIONS = 312e12
@@ -42,14 +41,13 @@ class Hardware:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A served model: the cost of steps, the engine's limits, and a prompt's JCT if measured.
+    """A served model: the cost of steps, and the engine's limits.
 
     model: the model that was measured; None if the costs were derived.
     """
 
     cost: LinearCost
     limits: EngineConfig
-    job_time: JobTime | None = None
     model: str | None = None
 
 
@@ -116,7 +114,6 @@ def find_machine(given: str) -> Served:
         content = json.loads(path.read_text(encoding="utf-8"))
         cost = {field.name: float(content["cost"][field.name]) for field in fields(LinearCost)}
         limits = {name: content["limits"][name] for name in _LIMITS}
-        job_time = _job_time(content.get("job_time"))
     except OSError as error:
         raise ConfigError(f"The cost model {path} cannot be read: {error.strerror}.") from error
     except (ValueError, KeyError, TypeError) as error:
@@ -124,16 +121,14 @@ def find_machine(given: str) -> Served:
             f"{path} is not a cost model: {type(error).__name__}: {error}. Write one with "
             "`relquery calibrate MODEL --output FILE.json`."
         ) from error
-    if not all(0 <= each < inf for each in (*cost.values(), *_slopes(job_time))):
+    if not all(0 <= each < inf for each in cost.values()):
         raise ConfigError(f"{path} has costs that are negative or not finite. Measure again.")
-    return Served(LinearCost(**cost), EngineConfig(**limits), job_time, content.get("model"))
+    return Served(LinearCost(**cost), EngineConfig(**limits), content.get("model"))
 
 
-def write_machine(
-    path: Path, model: str, fit: Fit, limits: EngineConfig, jct: JobTimeFit | None = None
-) -> None:
-    """Write a fitted cost model with the limits it is valid for, and the JCT if one was fitted."""
-    content: dict[str, Any] = {
+def write_machine(path: Path, model: str, fit: Fit, limits: EngineConfig) -> None:
+    """Write a fitted cost model with the limits it is valid for."""
+    content = {
         "model": model,
         "cost": asdict(fit.cost),
         "r2": fit.r2,
@@ -141,9 +136,6 @@ def write_machine(
         "steps": fit.steps,
         "limits": {name: getattr(limits, name) for name in _LIMITS},
     }
-    if jct is not None:
-        content["job_time"] = asdict(jct.job_time)
-        content["job_time_pearson"] = {"fitted": jct.fitted, "uncached_tokens": jct.proxy}
     path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
@@ -156,21 +148,4 @@ def with_cache(served: Served, cache_tokens: int | None) -> Served:
 
 def with_speed(served: Served, speed: float) -> Served:
     """The same machine, with everything `speed` times as fast."""
-    job_time = served.job_time
-    return replace(
-        served,
-        cost=LinearCost(*(seconds / speed for seconds in astuple(served.cost))),
-        job_time=job_time and JobTime(*(seconds / speed for seconds in astuple(job_time))),
-    )
-
-
-def _job_time(content: Any) -> JobTime | None:
-    if content is None:
-        return None
-    return JobTime(**{field.name: float(content[field.name]) for field in fields(JobTime)})
-
-
-def _slopes(job_time: JobTime | None) -> tuple[float, ...]:
-    if job_time is None:
-        return ()
-    return job_time.per_token, job_time.per_cached, job_time.attention
+    return replace(served, cost=LinearCost(*(seconds / speed for seconds in astuple(served.cost))))

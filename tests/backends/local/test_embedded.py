@@ -16,14 +16,12 @@ from unittest.mock import patch
 import pytest
 from tokenizers.normalizers import Lowercase
 
-from relquery.backends.local import embedded
 from relquery.backends.local.embedded import EmbeddedBackend
 from relquery.backends.local.open import load_backend
 from relquery.config import EngineConfig
 from relquery.connection import connect
 from relquery.engine.cost import Fit, LinearCost
 from relquery.engine.machines import SERVED, write_machine
-from relquery.engine.scheduling.policies.catalogue import make_policy
 from relquery.errors import ConfigError, MissingExtraError, ModelError, RequestError
 from relquery.model.networks.random import byte_tokenizer
 from relquery.prompt import Answer, Finish, Prompt, Reuse, Role, Sampling, Span
@@ -103,22 +101,6 @@ def test_calibration_fits_the_machine_and_leaves_nothing_wrong_in_the_cache() ->
         one.calibrate()
     assert len(list(waiting)) == 1
     one.close()
-
-
-def test_prompts_are_timed_and_policies_go_by_what_was_fitted(tmp_path: Path) -> None:
-    model = "random:layers=1,hidden=32,heads=1,context=1024"
-    one = load_backend(model, cache_tokens=1024)
-    found = one.time_prompts(96)
-    assert (len(found.timed), max(each.length for each in found.timed)) == (21, 96)
-    with pytest.raises(ConfigError, match="has 1025 tokens; it must have at least 64 and at most"):
-        one.time_prompts(1025)
-    with pytest.raises(ConfigError, match="has 63 tokens"):
-        one.time_prompts(63)
-    write_machine(tmp_path / "x.json", model, Fit(LinearCost(), 9, 1.0), one.config, found)
-    one.close()
-    with patch.object(embedded, "make_policy", wraps=make_policy) as made:
-        load_backend(model, policy="srjf", cost=str(tmp_path / "x.json")).close()
-    assert made.call_args.args[1].job_time == found.job_time
 
 
 def test_an_answer_that_is_cut_says_by_max_tokens_or_by_room(backend: EmbeddedBackend) -> None:

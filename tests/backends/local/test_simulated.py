@@ -20,7 +20,7 @@ import relquery as rq
 from relquery.backends.load import load
 from relquery.backends.local.embedded import EmbeddedBackend
 from relquery.backends.local.open import load_backend
-from relquery.engine.cost import Fit, JobTime, JobTimeFit, LinearCost
+from relquery.engine.cost import Fit, LinearCost
 from relquery.engine.machines import SERVED, write_machine
 from relquery.errors import ConfigError, ModelError
 from relquery.model.networks.random import byte_tokenizer
@@ -130,12 +130,11 @@ def test_the_limits_and_the_cost_are_the_machines_unless_they_are_given() -> Non
         assert backend.token_bytes() is None
 
 
-def test_a_file_of_calibrate_is_a_machine_with_its_job_time(tmp_path: Path) -> None:
+def test_a_file_of_calibrate_is_a_machine(tmp_path: Path) -> None:
     file, cost = tmp_path / "laptop.json", LinearCost(1e-5, 1e-3, 1e-5, 1e-3)
-    job_time = JobTime(0.5, 0.25, 0.125, 1.0)
     with closing(load_backend("simulated:step=1", cache_tokens=640)) as other:
         limits = other.config
-    write_machine(file, "demo", Fit(cost, 1, 4), limits, JobTimeFit(job_time, (), 1.0, 1.0))
+    write_machine(file, "demo", Fit(cost, 1, 4), limits)
     with closing(load_backend(f"simulated:{file},speed=2", policy="srjf")) as backend:
         assert backend.limits.cache_tokens == 640
         assert backend.cost == LinearCost(5e-6, 5e-4, 5e-6, 5e-4)
@@ -178,9 +177,8 @@ def test_options_that_mean_nothing_are_refused_by_name() -> None:
 
 
 def test_it_cannot_be_calibrated(backend: EmbeddedBackend) -> None:
-    for measure in (backend.calibrate, lambda: backend.time_prompts(100)):
-        with pytest.raises(ConfigError, match="is simulated, so there is nothing to measure"):
-            measure()
+    with pytest.raises(ConfigError, match="is simulated, so there is nothing to measure"):
+        backend.calibrate()
 
 
 def test_an_engine_serves_jobs_in_the_order_of_its_policy() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from relquery.config import EngineConfig
 from relquery.engine.calibration import Shape, calibrate, irregular, rapid, regular
-from relquery.engine.cost import Fit, JobTime, JobTimeFit, LinearCost, Step, fit, r_squared
+from relquery.engine.cost import Fit, LinearCost, Step, fit, r_squared
 from relquery.engine.executor import SimulatedExecutor, VirtualClock
 from relquery.engine.machines import SERVED, find_machine, with_cache, write_machine
 from relquery.errors import ConfigError
@@ -91,19 +91,14 @@ def test_a_written_cost_model_is_read_back(tmp_path: Path) -> None:
     assert with_cache(found, None) is found
 
 
-def test_a_prompts_time_is_read_back_where_it_was_fitted(tmp_path: Path) -> None:
-    path, job_time = tmp_path / "laptop.json", JobTime(-0.1, 1e-4, 9e-5, 1e-8)
+def test_costs_that_are_negative_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "laptop.json"
     write_machine(path, "demo", FIT, EngineConfig())
-    assert find_machine(str(path)).job_time is None
-    write_machine(path, "demo", FIT, EngineConfig(), JobTimeFit(job_time, (), 0.9, 0.99))
-    assert find_machine(str(path)).job_time == job_time
-    assert with_cache(find_machine(str(path)), 64).job_time == job_time
-    for part, name in (("job_time", "attention"), ("cost", "decode_slope")):
-        content = json.loads(path.read_text())
-        content[part][name] = -1
-        path.with_stem(name).write_text(json.dumps(content))
-        with pytest.raises(ConfigError, match="negative"):
-            find_machine(str(path.with_stem(name)))
+    content = json.loads(path.read_text())
+    content["cost"]["decode_slope"] = -1
+    path.write_text(json.dumps(content))
+    with pytest.raises(ConfigError, match="negative"):
+        find_machine(str(path))
 
 
 def test_known_machines_have_names() -> None:

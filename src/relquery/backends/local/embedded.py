@@ -19,8 +19,8 @@ from relquery.backends.local.sizing import StoreOptions, open_store
 from relquery.backends.schemas.followed import arguments_followed, followed
 from relquery.backends.scoring import Prior, Scores, score
 from relquery.config import EngineConfig
-from relquery.engine.calibration import LEAST, Progress, calibrate, measure_jct
-from relquery.engine.cost import TRUSTED, Fit, JobTime, JobTimeFit, LinearCost
+from relquery.engine.calibration import Progress, calibrate
+from relquery.engine.cost import TRUSTED, Fit, LinearCost
 from relquery.engine.executor import RealClock
 from relquery.engine.loop import Loop
 from relquery.engine.requests.declared import Declared
@@ -47,9 +47,9 @@ class EmbeddedBackend(Backend, Insight):
     """Answers prompts on this machine. Requests of one call form one relQuery. Not thread-safe.
 
     cost: what steps cost on this machine, measured where the policy asks for it and none is given.
-    job_time: of a request, for policies that go by it; None for its uncached tokens. store: where
-    states of modules are kept beside the cache; None for nowhere. owns_model: whether the model is
-    closed with it. adapter: the name of the one that is used where a call names none; "" for none.
+    store: where states of modules are kept beside the cache; None for nowhere. owns_model: whether
+    the model is closed with it. adapter: the name of the one that is used where a call names none;
+    "" for none.
     """
 
     def __init__(
@@ -58,7 +58,6 @@ class EmbeddedBackend(Backend, Insight):
         config: EngineConfig | None = None,
         cost: LinearCost | None = None,
         sizing: Sizing | None = None,
-        job_time: JobTime | None = None,
         store: StoreOptions | None = None,
         *,
         owns_model: bool = False,
@@ -83,7 +82,7 @@ class EmbeddedBackend(Backend, Insight):
             cost = self._measure_in_haste().cost
         self.cost = cost
         """What steps cost, as given or measured; None where nothing asks for it."""
-        policy = make_policy(config.policy, Settings.of(config, cost, job_time))
+        policy = make_policy(config.policy, Settings.of(config, cost))
         states = None if store is None else self._states(store)
         self.engine = Loop(self._executor, config, RealClock(), policy, cost, states)
         self.batches = Batches(self.engine)
@@ -345,27 +344,6 @@ class EmbeddedBackend(Backend, Insight):
         """
         self._make_way()
         return self._timed(calibrate, longest=self._model.context, seed=seed, progress=progress)
-
-    def time_prompts(
-        self, longest: int, *, seed: int = 0, progress: Progress | None = None
-    ) -> JobTimeFit:
-        """Measure how long prompts of up to `longest` tokens take, by what is cached of them.
-
-        Empties the cache. progress: called with ("prompts", timed so far, in all). Raises
-        ConfigError while requests are open, and where so many tokens do not fit.
-        """
-        context = self._model.context
-        most = self._slots if context is None else min(self._slots, context)
-        if not LEAST <= longest <= most:
-            raise ConfigError(
-                f"The longest prompt to time has {longest} tokens; it must have at least "
-                f"{LEAST} and at most {most}, the limit of the cache and the model's context."
-            )
-        self._make_way()
-        step_tokens = max(self.config.max_num_batched_tokens, self.config.max_input or 0)
-        return self._timed(
-            measure_jct, longest=longest, step_tokens=step_tokens, seed=seed, progress=progress
-        )
 
     def close(self) -> None:
         """Cancel what is open, and free the model and the KV cache; a second time does nothing."""

@@ -24,7 +24,7 @@ from relquery.backends.local.sizing import (
 )
 from relquery.config import OF_CONNECT, EngineConfig
 from relquery.demo.files import model_path
-from relquery.engine.cost import JobTime, LinearCost
+from relquery.engine.cost import LinearCost
 from relquery.engine.machines import SERVED, Served, find_machine, with_speed
 from relquery.errors import ConfigError, MissingExtraError, did_you_mean, unknown, warn
 
@@ -91,7 +91,7 @@ def load_backend(model: str, **options: Any) -> EmbeddedBackend:
     base, adapter = split_adapter(model)
     adapters = read_adapters(options.get("adapters"), adapter)
     # Before the model, which takes long to load.
-    cost, job_time = _costs(options.get("cost"), base)
+    cost = _cost(options.get("cost"), base)
     store = read_store(options)
     began = time.perf_counter()
     chosen_for_model = {k: v for k, v in options.items() if k in _MODEL_OPTIONS}
@@ -103,9 +103,7 @@ def load_backend(model: str, **options: Any) -> EmbeddedBackend:
     if budget is not None or auto:
         sizing = _size(loaded, config, budget, auto, "cache_tokens" in chosen)
         config = sizing.config
-    return EmbeddedBackend(
-        loaded, config, cost, sizing, job_time, store, owns_model=True, adapter=adapter
-    )
+    return EmbeddedBackend(loaded, config, cost, sizing, store, owns_model=True, adapter=adapter)
 
 
 def _size(
@@ -142,10 +140,8 @@ def _check_caches(model: ServedModel, config: EngineConfig, given: Sequence[str]
             )
 
 
-def _costs(
-    given: LinearCost | str | Path | None, model: str
-) -> tuple[LinearCost | None, JobTime | None]:
-    """What steps cost, and a request's time, where it is known."""
+def _cost(given: LinearCost | str | Path | None, model: str) -> LinearCost | None:
+    """What steps cost, where it is known."""
     if isinstance(given, (str, Path)):
         machine = find_machine(str(given))
         if machine.model not in (None, model):
@@ -154,13 +150,13 @@ def _costs(
                 "time estimates and the order of jobs may be wrong. Measure with `relquery "
                 f"calibrate {model} --output FILE.json`."
             )
-        return machine.cost, machine.job_time
+        return machine.cost
     if given is not None and not isinstance(given, LinearCost):
         raise ConfigError(
             f"cost is {given!r}. Give a LinearCost, the name of a machine "
             f"({', '.join(SERVED)}), or a file written by `relquery calibrate`."
         )
-    return given, None
+    return given
 
 
 def _resolve(model: str) -> str:
@@ -240,7 +236,7 @@ def open_simulated(model: str, options: Mapping[str, Any]) -> EmbeddedBackend:
     tokenizer = read_tokenizer(model_path()) if given is None else as_tokenizer(given)
     context = config.cache_tokens if spec.context is None else spec.context
     simulated = SimulatedModel(model, tokenizer, served.cost, context, spec.length)
-    return EmbeddedBackend(simulated, config, served.cost, job_time=served.job_time)
+    return EmbeddedBackend(simulated, config, served.cost)
 
 
 def _check_simulated(model: str, options: Mapping[str, Any]) -> None:

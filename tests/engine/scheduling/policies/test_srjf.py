@@ -11,14 +11,20 @@ from hypothesis import strategies as st
 
 from relquery.config import EngineConfig, PolicyName
 from relquery.engine.block_pool import BlockPool
-from relquery.engine.cost import JobTime, LinearCost, uncached_tokens
+from relquery.engine.cost import LinearCost
 from relquery.engine.requests.request import Request
 from relquery.engine.scheduling.plan import Memo, Plan, Policy, State
 from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
-from relquery.engine.scheduling.policies.prefix_index import LazyHeap, PrefixIndex
 from relquery.engine.scheduling.policies.priority import Fairness
 from relquery.engine.scheduling.policies.relserve import RelServe
-from relquery.engine.scheduling.policies.srjf import Backlog, Candidate, Fifo, Srjf, pays
+from relquery.engine.scheduling.policies.srjf import (
+    Backlog,
+    Candidate,
+    Fifo,
+    PrefixIndex,
+    Srjf,
+    pays,
+)
 from relquery.engine.scheduling.reuse import cached_tokens
 from tests.engine.harness import Harness, numbered, spied
 
@@ -34,13 +40,14 @@ HALVES: dict[PolicyName, dict[str, Any]] = {
 }
 
 
-def scan(policy: Policy, job_time: JobTime, aging: float) -> Policy:
+def scan(policy: Policy, aging: float) -> Policy:
     """The policy, whose choices must be those of Algorithm 1, which looks at every request."""
 
     def score(request: Request, state: State) -> float:
         left = 0 if request.prefill_only else request.max_tokens - len(request.output)
         cached = sum(cached_tokens(request, state.limits, state.pool))
-        return job_time(request.length + left, cached) - aging * (state.now - request.arrival)
+        jct = COST.prefill_slope * (request.length + left - cached)
+        return jct - aging * (state.now - request.arrival)
 
     def checked(state: State, memo: Memo) -> tuple[Plan, Memo]:
         plan, memo = policy(state, memo)
@@ -60,10 +67,9 @@ PROMPT = st.tuples(st.text("ab", max_size=14), st.text("xyz", min_size=1, max_si
 def test_its_choice_is_that_of_a_scan_whatever_happens_to_requests_and_cache(
     data: st.DataObject, aging: float, batch: bool
 ) -> None:
-    job_time = data.draw(st.sampled_from([uncached_tokens(1e-3), JobTime(1.0, 2e-3, 1e-3, 1e-4)]))
-    policy = Srjf(COST, job_time, aging, batch=batch)
+    policy = Srjf(COST, aging, batch=batch)
     engine = Harness(
-        policy=scan(policy, job_time, aging),
+        policy=scan(policy, aging),
         block_size=2,
         cache_tokens=data.draw(st.sampled_from([32, 48, 400])),
         max_num_batched_tokens=data.draw(st.sampled_from([7, 64])),
@@ -95,8 +101,7 @@ def assert_nothing_left(engine: Harness) -> None:
     if backlog is not None:
         backlog.update(engine.engine._state())
         assert len(backlog) == 0
-        assert not backlog._index._first
-        assert not backlog._index._inside
+        assert not backlog._index._lacking
         assert not backlog._beside
 
 
@@ -156,24 +161,21 @@ def test_joining_shortens_the_sum_of_waits_by_what_it_was_judged_by(
     assert pays(candidate, 1, len(others), cost) == (gained > 1e-12) or abs(gained) < 1e-9
 
 
-def test_settings_name_the_job_time_and_aging() -> None:
-    job_time = JobTime(attention=1.0)
+def test_names_and_settings_make_policies() -> None:
     config = EngineConfig(policy="srjf", aging=0.05)
-    given_ = Settings.of(config, COST, job_time)
-    assert make_policy("srjf", given_) == Srjf(COST, job_time, 0.05, batch=True)
+    given_ = Settings.of(config, COST)
+    assert make_policy("srjf", given_) == Srjf(COST, 0.05, batch=True)
     static = make_policy("srjf-static", Settings(COST, Fairness(aging=0.1)))
-    assert static == Srjf(COST, None, 0.1, calibrated=False)
+    assert static == Srjf(COST, 0.1, calibrated=False)
     assert make_policy("fifo", Settings(COST)) == Fifo(COST)
     for name, halves in HALVES.items():
         assert make_policy(name, Settings(COST)) == RelServe(COST, **halves)
 
 
 def test_the_policy_of_the_paper_goes_by_uncached_tokens_one_prompt_a_step() -> None:
-    attentive = JobTime(0.0, 1e-3, 1e-3, attention=1e-3)
-
     def steps(name: PolicyName) -> list[list[tuple[int, int]]]:
         """Request and tokens of each chunk."""
-        engine = Harness(policy=make_policy(name, Settings(COST, job_time=attentive)))
+        engine = Harness(policy=make_policy(name, Settings(COST)))
         engine.ask(range(32), max_tokens=1)
         for tail in (200, 300):
             engine.submit([*range(32), tail, tail + 1], max_tokens=1)
@@ -184,8 +186,8 @@ def test_the_policy_of_the_paper_goes_by_uncached_tokens_one_prompt_a_step() -> 
         return [[(chunk.request, len(chunk.tokens)) for chunk in step] for step in steps]
 
     assert steps("srjf-calibrated") == [[(1, 2)], [(2, 2)], [(3, 5)], [(4, 6)]]
-    # The other goes by what was measured, and fills a step where that pays.
-    assert steps("srjf") == [[(4, 6), (1, 2), (2, 2)], [(3, 5)]]
+    # The other fills a step where that pays.
+    assert steps("srjf") == [[(1, 2), (2, 2), (3, 5)], [(4, 6)]]
 
 
 # ---- the index of what waits
@@ -273,30 +275,9 @@ def test_it_agrees_with_a_scan_of_all_requests(data: st.DataObject) -> None:
 def assert_empty(index: PrefixIndex) -> None:
     """Nothing of what has left is kept."""
     assert len(index) == 0
-    assert not index._first
-    assert not index._inside
-    assert not len(index._groups)
-    assert not len(index._root.members)
-    assert not index._root.begun
-
-
-def test_a_block_that_many_requests_begin_with_moves_them_all_at_once() -> None:
-    scanned = Scanned()
-    asked: list[bytes] = []
-    scanned.index = PrefixIndex(
-        lambda key: asked.append(key) or key in scanned.cache,  # type: ignore[func-returns-value]
-        lambda blocks: 3.0 * blocks,
-    )
-    for number in range(200):
-        scanned.add("shared" + chr(1000 + number), 50.0 + number)
-    alone = scanned.add("x", 45.0)
-    asked.clear()
-    scanned.change(*("shared"[: end + 1] for end in range(6)))
-    assert len(asked) < 30
-    best = scanned.index.best()
-    assert best is not None
-    assert best[0] is not alone
-    assert best[1] == 6
+    assert not index._lacking
+    assert index.best() is None
+    assert not index._heap
 
 
 def test_a_gap_ends_what_counts_until_it_is_filled() -> None:
@@ -328,37 +309,9 @@ def test_a_thousand_prompts_that_each_continue_the_one_before_are_no_trouble() -
     assert_empty(scanned.index)
 
 
-# ---- the heap
-
-
-@given(
-    st.lists(
-        st.tuples(st.sampled_from(["set", "discard"]), st.integers(0, 5), st.integers(0, 9)),
-        max_size=60,
-    )
-)
-def test_a_lazy_heap_knows_the_first_of_ranks_that_change(
-    steps: list[tuple[str, int, int]],
-) -> None:
-    heap: LazyHeap[int] = LazyHeap()
-    ranks: dict[int, tuple[float, int]] = {}
-    for step, item, rank in steps:
-        if step == "set":
-            ranks[item] = (float(rank), item)
-            heap.set(item, ranks[item])
-        else:
-            ranks.pop(item, None)
-            heap.discard(item)
-        assert len(heap) == len(ranks)
-        assert heap.rank(item) == ranks.get(item)
-        first = min(((rank, each) for each, rank in ranks.items()), default=None)
-        assert heap.first() == first
-
-
-def test_a_lazy_heap_keeps_few_old_entries() -> None:
-    heap: LazyHeap[int] = LazyHeap()
-    for rank in range(1_000):
-        heap.set(0, (float(rank), 0))
-        heap.set(1, (float(-rank), 1))
-    assert len(heap._heap) < 20
-    assert heap.first() == ((-999.0, 1), 1)
+def test_few_old_entries_are_kept() -> None:
+    scanned = Scanned()
+    scanned.add("a")
+    for _ in range(100):
+        scanned.change("a")
+    assert len(scanned.index._heap) < 20

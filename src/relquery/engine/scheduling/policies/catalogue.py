@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from relquery.config import EngineConfig, PolicyName
-from relquery.engine.cost import JobTime, LinearCost
+from relquery.engine.cost import LinearCost
 from relquery.engine.scheduling.plan import Policy
 from relquery.engine.scheduling.policies.priority import Fairness
 from relquery.engine.scheduling.policies.relserve import RelServe, Static
@@ -21,21 +21,18 @@ from relquery.engine.scheduling.policies.steps import fcfs
 class Settings:
     """Settings that policies may need.
 
-    cost: of the machine. seed: for samples. job_time: of a request, see Srjf.
+    cost: of the machine. seed: for samples.
     """
 
     cost: LinearCost = field(default_factory=LinearCost)
     fairness: Fairness = field(default_factory=Fairness)
     seed: int = 0
-    job_time: JobTime | None = None
 
     @classmethod
-    def of(
-        cls, config: EngineConfig, cost: LinearCost | None = None, job_time: JobTime | None = None
-    ) -> Settings:
+    def of(cls, config: EngineConfig, cost: LinearCost | None = None) -> Settings:
         """The settings from an engine's config and from measurements."""
         fairness = Fairness(config.starvation, config.aging, config.weights, config.tail)
-        return cls(cost or LinearCost(), fairness, job_time=job_time)
+        return cls(cost or LinearCost(), fairness)
 
 
 def _relserve(given: Settings, **halves: Any) -> Policy:
@@ -43,12 +40,7 @@ def _relserve(given: Settings, **halves: Any) -> Policy:
 
 
 def _srjf(given: Settings, **kind: bool) -> Policy:
-    return Srjf(given.cost, given.job_time, given.fairness.aging, **kind)
-
-
-def _calibrated(given: Settings) -> Policy:
-    """The default of paper 004: the JCT is the uncached tokens, whatever was measured."""
-    return Srjf(given.cost, None, given.fairness.aging)
+    return Srjf(given.cost, given.fairness.aging, **kind)
 
 
 _MAKERS: dict[PolicyName, Callable[[Settings], Policy]] = {
@@ -63,7 +55,7 @@ _MAKERS: dict[PolicyName, Callable[[Settings], Policy]] = {
     "shortest": lambda given: Shortest(given.cost, given.fairness, given.seed),
     "fifo": lambda given: Fifo(given.cost),
     "srjf-static": lambda given: _srjf(given, calibrated=False),
-    "srjf-calibrated": _calibrated,
+    "srjf-calibrated": _srjf,
     "srjf": lambda given: _srjf(given, batch=True),
 }
 

@@ -3,15 +3,15 @@ first in, first out."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 from itertools import count, takewhile
 from typing import NamedTuple
 
-from relquery.engine.cost import JobTime, LinearCost, uncached_tokens
+from relquery.engine.cost import LinearCost
 from relquery.engine.requests.request import Request, servable
 from relquery.engine.scheduling.plan import Memo, Plan, State, Work
-from relquery.engine.scheduling.policies.prefix_index import PrefixIndex, Rank
 from relquery.engine.scheduling.policies.steps import decode
 from relquery.engine.scheduling.reuse import Draft, cached_tokens, offloads
 
@@ -80,10 +80,118 @@ class Fifo:
         return draft.plan(), memo
 
 
-class Backlog:
-    """The memo of policies that order requests by JCT.
+Rank = tuple[float, int]
+"""The lowest goes first; the number settles ties."""
 
-    job_time: computes the JCT. aging: seconds of JCT that a second of waiting makes up for (λ).
+
+@dataclass(slots=True)
+class _Entry:
+    """A request of the index."""
+
+    keys: Sequence[bytes]
+    rank: Rank
+    """With no block cached."""
+    cached: int = 0
+    """Leading blocks that count as cached, at least as many as are."""
+    now: Rank = (0.0, 0)
+    """With as many cached."""
+
+
+class PrefixIndex:
+    """The waiting requests, and which of them has the lowest rank: its own number, minus what its
+    leading blocks in the cache save.
+
+    The rank of a request falls as soon as the first block that it lacks is cached. It rises only
+    when the request comes to the front: there its blocks are looked up again, as they may have been
+    evicted. So an eviction, which may concern all requests, costs nothing by itself.
+
+    holds: whether the cache has the block of a key now. saved: how much a request's rank falls for
+    a given number of leading blocks in the cache.
+    """
+
+    def __init__(self, holds: Callable[[bytes], bool], saved: Callable[[int], float]) -> None:
+        self._holds, self._saved = holds, saved
+        self._entries: dict[Request, _Entry] = {}
+        self._lacking: dict[bytes, dict[Request, None]] = {}  # by the first block that they lack
+        self._heap: list[tuple[Rank, int, Request]] = []  # with old entries, until they are first
+        self._pushed = count()  # requests cannot be compared
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, request: Request) -> bool:
+        return request in self._entries
+
+    def best(self) -> tuple[Request, int] | None:
+        """The request with the lowest rank, and how many of its blocks are cached."""
+        while self._heap:
+            rank, _, request = self._heap[0]
+            entry = self._entries.get(request)
+            if entry is None or entry.now != rank:
+                heappop(self._heap)
+                continue
+            cached = self._count(entry, 0)
+            if cached == entry.cached:
+                return request, cached
+            self._place(request, entry, cached)
+        return None
+
+    def add(self, request: Request, keys: Sequence[bytes], rank: Rank) -> None:
+        """Add a request. keys: of its servable blocks. rank: its rank with no block cached."""
+        entry = self._entries[request] = _Entry(keys, rank)
+        self._place(request, entry, self._count(entry, 0))
+
+    def remove(self, request: Request) -> Rank | None:
+        """Remove a request, if present; returns the rank that it was added with."""
+        entry = self._entries.pop(request, None)
+        if entry is None:
+            return None
+        self._forget_lack(request, entry)
+        return entry.rank
+
+    def refresh(self, key: bytes) -> None:
+        """Update after a block may have entered the cache."""
+        if key in self._lacking and self._holds(key):
+            for request in list(self._lacking[key]):
+                entry = self._entries[request]
+                self._place(request, entry, self._count(entry, entry.cached))
+
+    def _count(self, entry: _Entry, start: int) -> int:
+        """Leading blocks that are cached, if the first ones are."""
+        keys = entry.keys
+        while start < len(keys) and self._holds(keys[start]):
+            start += 1
+        return start
+
+    def _place(self, request: Request, entry: _Entry, cached: int) -> None:
+        """Rank a request with so many cached blocks."""
+        self._forget_lack(request, entry)
+        (own, number), entry.cached = entry.rank, cached
+        entry.now = own - self._saved(cached), number
+        if cached < len(entry.keys):
+            self._lacking.setdefault(entry.keys[cached], {})[request] = None
+        heappush(self._heap, (entry.now, next(self._pushed), request))
+        if len(self._heap) > 2 * len(self._entries) + 8:
+            self._heap = [
+                (each.now, next(self._pushed), one) for one, each in self._entries.items()
+            ]
+            heapify(self._heap)
+
+    def _forget_lack(self, request: Request, entry: _Entry) -> None:
+        """Watch for the block no longer that a request lacks."""
+        key = entry.keys[entry.cached] if entry.cached < len(entry.keys) else None
+        lacking = None if key is None else self._lacking.get(key)
+        if key is not None and lacking is not None:
+            lacking.pop(request, None)
+            if not lacking:
+                del self._lacking[key]
+
+
+class Backlog:
+    """The memo of policies that order requests by JCT: uncached tokens times seconds per token, the
+    proxy of paper 004, §6.3.
+
+    slope: seconds per token. aging: seconds of JCT that a second of waiting makes up for (λ).
     calibrated: update the JCT whenever blocks enter or leave the cache; otherwise it stays as it
     was when the request joined the queue.
 
@@ -94,12 +202,12 @@ class Backlog:
     are copied.
     """
 
-    def __init__(self, state: State, job_time: JobTime, aging: float, calibrated: bool) -> None:
-        self._job_time, self._aging = job_time, aging
+    def __init__(self, state: State, slope: float, aging: float, calibrated: bool) -> None:
+        self._slope, self._aging = slope, aging
         self._calibrated = calibrated and state.limits.prefix_caching
         self._pool, self._host, self._limits = state.pool, state.host, state.limits
         self._size = state.limits.block_size
-        self._index = PrefixIndex(self._holds, lambda blocks: job_time.saved(blocks * self._size))
+        self._index = PrefixIndex(self._holds, lambda blocks: slope * blocks * self._size)
         self._beside: dict[Request, int] = {}  # cached tokens that the index does not follow
         self._expected: dict[bytes, None] = {}  # blocks that the step being planned fills
         self._taken: dict[Request, Rank] = {}  # requests that the step takes
@@ -161,7 +269,7 @@ class Backlog:
             cached = sum(cached_tokens(request, state.limits, state.pool))
             beside = self._beside[request] = cached - followed * self._size
         left = 0 if request.prefill_only else request.max_tokens - len(request.output)
-        jct = self._job_time(request.length + left, beside)
+        jct = self._slope * (request.length + left - beside)
         rank = jct + self._aging * request.arrival, next(self._numbers)
         self._index.add(request, keys, rank)
 
@@ -190,25 +298,23 @@ class Backlog:
 class Srjf:
     """The policy; call it as `Policy` says.
 
-    cost: converts the proxy to seconds, and decides whether joining a step pays off. job_time:
-    a request's JCT; None for the proxy, uncached tokens times the cost's seconds per token.
-    aging: seconds of JCT that a second of waiting makes up for, the paper's λ; in the authors' code
-    it is in tokens per second, aging / cost.prefill_slope. calibrated: see Backlog.
-    batch: let further prompts join a step if that pays off.
+    cost: converts tokens to seconds, and decides whether joining a step pays off.
     """
 
     cost: LinearCost
-    job_time: JobTime | None = None
     aging: float = 0.0
+    """Seconds of JCT that a second of waiting makes up for, the paper's λ; in the authors' code it
+    is in tokens per second, aging / cost.prefill_slope."""
     calibrated: bool = True
+    """See Backlog."""
     batch: bool = False
+    """Let further prompts join a step if that pays off."""
 
     def __call__(self, state: State, memo: Memo) -> tuple[Plan, Memo]:
         """Advance running requests, then add the prompt with the lowest score."""
         backlog: Backlog | None = memo
         if backlog is None:
-            job_time = self.job_time or uncached_tokens(self.cost.prefill_slope)
-            backlog = Backlog(state, job_time, self.aging, self.calibrated)
+            backlog = Backlog(state, self.cost.prefill_slope, self.aging, self.calibrated)
         else:
             backlog.update(state)
         draft, cost = Draft(state), self.cost if self.batch else None

@@ -9,9 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.prefill_only.job_time import (
+    JobTime,
+    Timed,
+    fit_job_time,
+    grid,
+    measure_jct,
+    pearson,
+)
 from relquery.config import EngineConfig
-from relquery.engine.calibration import grid, measure_jct
-from relquery.engine.cost import JobTime, LinearCost, Timed, fit_job_time, pearson, uncached_tokens
+from relquery.engine.cost import LinearCost
 from relquery.engine.executor import Chunk, Drawn, SimulatedExecutor, VirtualClock
 from relquery.errors import ConfigError
 from tests.engine.harness import for_each
@@ -36,11 +43,6 @@ def test_it_is_what_the_length_costs_less_what_the_cached_tokens_save(
     job_time, cached = JobTime(0.02, 1e-4, 8e-5, 1e-9), int(share * length)
     assert job_time(length, cached) == job_time.alone(length) - job_time.saved(cached)
     assert job_time.saved(0) == 0
-
-
-def test_the_proxy_is_the_tokens_that_are_not_cached() -> None:
-    assert uncached_tokens()(100, 30) == 70
-    assert uncached_tokens(2e-3)(100, 30) == pytest.approx(0.14)
 
 
 @for_each("attention", [0.0, 3e-9])
