@@ -158,7 +158,7 @@ ROOMS: dict[str, list[str]] = {
     "pii": ["kinds", "lists", "patterns", "persons", "placeholders"],
     "cli": [
         "terminal", "app", "reorder", "sql.running", "sql.options", "sql.output", "shell", "sql",
-        "ledger", "doctor", "span", "simulate", "replay", "serve",
+        "ledger", "doctor", "span", "simulate", "serve",
     ],
 }  # fmt: skip
 # Third-party packages that stay inside some parts.

@@ -466,8 +466,6 @@ class Answer:
     written_tokens: prompt tokens that a provider stored in its cache, where it bills that.
     written_1h_tokens: those of them that it keeps for an hour, which costs more.
     stopped_by: the string of `Sampling.stop` that ended the answer; None if none did.
-    took: seconds from when the request that brought it was sent; None where that is not measured.
-    tells_cached: whether `cached_tokens` is what the provider says; it may say nothing.
     kept: prompt tokens up to the end of each PREFIX span that is to be kept, in their order; empty
         where it is not known.
     first_token: seconds from when the prompt was handed in until its first token was there; None
@@ -496,8 +494,6 @@ class Answer:
     kept: tuple[int, ...] = ()
     written_tokens: int = 0
     written_1h_tokens: int = 0
-    took: float | None = field(default=None, compare=False)
-    tells_cached: bool = field(default=True, compare=False)
     prompt_logprobs: tuple[TokenLogprob, ...] | None = None
 
     def with_cost_of(self, first: Answer) -> Answer:

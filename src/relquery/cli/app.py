@@ -22,7 +22,7 @@ COMMANDS = {
     ),
     "doctor": (
         "doctor",
-        "Say which tokens a provider's cache was to serve and did not, what that cost, and why.",
+        "Say what is installed here, and how far a model is from that of transformers.",
     ),
     "batches": (
         "ledger",
@@ -47,10 +47,6 @@ COMMANDS = {
     "simulate": (
         "simulate",
         "Predict the latencies of relQueries under each policy, without a model.",
-    ),
-    "replay": (
-        "replay",
-        "Measure the latencies of relQueries on an OpenAI-compatible chat-completions server.",
     ),
     "calibrate": (
         "calibrate",

@@ -226,9 +226,8 @@ def _delete(ledger: Ledger, wanted: Filter) -> Pruned:
     doomed = "(SELECT key FROM doomed WHERE failure IS NULL)"
     answers = file.execute(f"DELETE FROM answers WHERE key IN {doomed}").rowcount
     has_scores = file.execute("SELECT 1 FROM sqlite_master WHERE name = 'scores'").fetchone()
-    for table in ("facts", "expected", "scores") if has_scores else ("facts", "expected"):
+    for table in ("facts", "scores") if has_scores else ("facts",):
         file.execute(f"DELETE FROM {table} WHERE key IN {doomed}")
-    file.execute("DELETE FROM plans WHERE plan NOT IN (SELECT plan FROM expected)")
     failures = file.execute(
         "DELETE FROM failures WHERE rowid IN (SELECT failure FROM doomed)"
     ).rowcount

@@ -18,7 +18,7 @@ import numpy as np
 
 from relquery.arrays import Int64s
 from relquery.ledger.claims import LEASE, Claims, Held
-from relquery.ledger.facts import Call, Fact, Foreseen, Taken
+from relquery.ledger.facts import Call, Fact, Taken
 from relquery.ledger.keys import Keys
 from relquery.ledger.saving import Keep, saving
 from relquery.ledger.stored import AnswerStore
@@ -54,14 +54,11 @@ def turns(
     keys: Keys | None,
     call: Call,
     sleep: Callable[[float], None] = time.sleep,
-    *,
-    foreseen: Foreseen | None = None,
 ) -> Iterator[Iterator[Turn]]:
     """A block in which prompts are asked, and their answers stored as they come.
 
     There is one turn where nobody else can ask: without a ledger, in memory, and in a folder.
     places: (prompts,), of each among the keys. keys, ledger: None if answers are not kept.
-    foreseen: what was expected of each, for the ledger.
     """
     if ledger is None or keys is None:
         yield iter([Turn(prompts, places, {}, _unheard)])
@@ -72,7 +69,7 @@ def turns(
         if owner is None:
             yield iter([_alone(prompts, places, keys, keep)])
         else:
-            shared = _Shared(prompts, places, ledger, keys, keep, call, owner, foreseen)
+            shared = _Shared(prompts, places, ledger, keys, keep, call, owner)
             yield shared.turns(sleep)
 
 
@@ -148,7 +145,6 @@ class _Shared:
     keep: Keep
     call: Call
     owner: _Owner
-    foreseen: Foreseen | None = None
     unheard: set[int] = field(default_factory=set)
 
     def turns(self, sleep: Callable[[float], None]) -> Iterator[Turn]:
@@ -197,8 +193,7 @@ class _Shared:
         def heard(index: int, answer: Answer) -> None:
             place = int(places[index])
             key, stored = self.keys.entry(place, answer)
-            expected = None if self.foreseen is None else self.foreseen(int(mine[index]))
-            fact = Fact.of(self.call, key, answer, taken.pop(index), expected)
+            fact = Fact.of(self.call, key, answer, taken.pop(index))
             self.keep(key, stored, fact, Held(self.keys.whole[place], self.owner.name))
             self.unheard.discard(place)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import InitVar, dataclass, field
 from itertools import cycle
@@ -20,7 +20,7 @@ from relquery.backends.provider.providers import Access
 from relquery.backends.wires.anthropic import AnthropicMessages
 from relquery.backends.wires.errors import ProviderError, short, status_error
 from relquery.backends.wires.reply import Reply
-from relquery.backends.wires.wire import GARBLED, Json, Wire, encoded
+from relquery.backends.wires.wire import GARBLED, Wire
 from relquery.errors import ModelError
 
 _LOG = logging.getLogger(__name__)
@@ -114,28 +114,6 @@ class ProviderClient:
                 if tries > self.max_retries or not may_pass or (wait or 0.0) > TOO_LONG:
                     raise
                 await asyncio.sleep(backoff(tries, wait, Random()))
-
-    async def events(self, body: Json) -> AsyncGenerator[Any, None]:
-        """The parts of a streamed reply, as they come; none if it is not streamed."""
-        reply = await self._sent(
-            "POST", self._prompts, stream=True, content=encoded(body), headers=_JSON
-        )
-        try:
-            if not reply.headers.get("content-type", "").startswith("text/event-stream"):
-                return
-            async for event in httpx2.EventSource(reply):
-                if event.data.startswith("[DONE]"):
-                    return
-                part = json.loads(event.data)
-                if isinstance(part, dict) and part.get("error"):
-                    raise status_error(None, part, is_broken=True)
-                yield part
-        except ProviderError:
-            raise
-        except Exception as error:
-            raise http_error(error, self.timeout) from error
-        finally:
-            await reply.aclose()
 
     async def unsupported(self) -> set[str]:
         """Settings that the API says the model does not take, by the names that they have in chat

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, nullcontext, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
@@ -217,8 +217,6 @@ class Row:
     tries: Tries
     calls: int = 0
     """That were sent for it."""
-    took: float = 0.0
-    """Seconds of its replies."""
     off_label: Answer | None = None
     """The first answer, if it was none of the labels."""
     has_slot: bool = True
@@ -357,7 +355,6 @@ class RequestDispatcher:
             ticket = await self.gate.enter(row.messages, row.dropped, is_ahead=is_sent_again)
             self.shared.counter.add(calls=1, retries=row.calls > 0)
             row.calls += 1
-            begun = now()
             row.is_under_way = True
             try:
                 raw = await self.codec.client.send(ticket.content)
@@ -386,12 +383,11 @@ class RequestDispatcher:
             self.shared.counter.check_read(reply.usage, ticket.need, row.messages)
             found = self.codec.read(reply, row.calls, ticket.dropped)
             self.codec.learn(ticket.dropped)
-            row.took += now() - begun
             if found.off_label and not self._has_failed:
                 row.dropped |= {TOLD}
                 row.off_label, is_sent_again = found.answer, False
                 continue
-            return replace(found.answer, took=row.took), found.failure
+            return found.answer, found.failure
 
     async def _pause(self, row: Row, seconds: float) -> None:
         """Wait without a slot."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from relquery.backends.wires.answer_text import FEWER, MOST
@@ -14,7 +14,6 @@ from relquery.backends.wires.wire import Json, Result, Wire
 from relquery.prompt import Sampling
 
 _DROPPABLE = {"temperature", "top_p", "seed", "stop"}
-_SPOKEN = ("content", *REASONING, "refusal", "tool_calls")
 """Where a first token may show: in the answer, or in what goes before it."""
 
 
@@ -95,46 +94,3 @@ class OpenAIChat(OpenAIWire):
             Usage.of(body.get("usage")),
             logprobs.get("content") if isinstance(logprobs, dict) else None,
         )
-
-
-@dataclass(slots=True)
-class ChatStream:
-    """A chat completion that comes in parts."""
-
-    began: bool = False
-    """Whether a token of it was heard of."""
-    tells_tokens: bool = False
-    """Whether the server has told how many tokens it took."""
-    tells_cached: bool = False
-    """Whether it has told how many of the prompt's came from the cache."""
-    _message: Json = field(default_factory=dict)
-    _finish: object = None
-    _usage: object = None
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether the server has said why it ended."""
-        return self._finish is not None
-
-    def add(self, chunk: Any) -> None:
-        """The next part. Raises TypeError or AttributeError if it is of another form."""
-        if isinstance(usage := chunk.get("usage"), dict):
-            details = usage.get("prompt_tokens_details")
-            self._usage, self.tells_tokens = usage, bool(usage)
-            self.tells_cached = (
-                isinstance(details, dict) and details.get("cached_tokens") is not None
-            )
-        for choice in chunk.get("choices") or ():
-            delta = choice.get("delta") or {}
-            for name in ("content", "refusal"):
-                self._message[name] = self._message.get(name, "") + (delta.get(name) or "")
-            self._message |= {name: delta[name] for name in REASONING if delta.get(name)}
-            self._finish = choice.get("finish_reason") or self._finish
-            # The first part may name the role alone, before the prompt is begun.
-            self.began |= bool(self._finish) or any(delta.get(name) for name in _SPOKEN)
-
-    def body(self) -> Json:
-        """All parts as one completion."""
-        message = {"content": "", **self._message}
-        choice = {"message": message, "finish_reason": self._finish}
-        return {"choices": [choice], "usage": self._usage}

@@ -81,17 +81,16 @@ class Usage:
     """Tokens that a request took. A count that the server leaves out or garbles is 0.
 
     prompt: all of the prompt. cached, written: how many of them came from the provider's cache, and
-    were stored there. output: of the answer, reasoning included. tells_cached: whether the server
-    says how many were cached. tells_output: whether it says what the answer took.
-    contradiction: what does not add up, in words. written_1h: those of `written` that are kept for
-    an hour. usd: what the server says that the request cost, as OpenRouter does; None if nothing.
+    were stored there. output: of the answer, reasoning included. tells_output: whether the server
+    says what the answer took. contradiction: what does not add up, in words. written_1h: those of
+    `written` that are kept for an hour. usd: what the server says that the request cost, as
+    OpenRouter does; None if nothing.
     """
 
     prompt: int = 0
     cached: int = 0
     output: int = 0
     written: int = 0
-    tells_cached: bool = field(default=True, compare=False)
     tells_output: bool = field(default=True, compare=False)
     contradiction: str = field(default="", compare=False)
     written_1h: int = 0
@@ -145,7 +144,7 @@ class Usage:
         if of_all and of_all < asked + most:
             contradiction = f"a prompt of {asked} and an answer of {most} tokens are {of_all}"
         tells_output = most > 0 or output == 0
-        return cls(asked, read, most, stored, cached is not None, tells_output, contradiction)
+        return cls(asked, read, most, stored, tells_output, contradiction)
 
     def counted(self, answer: Answer) -> Answer:
         """An answer with these counts."""
@@ -156,7 +155,6 @@ class Usage:
             output_tokens=self.output,
             written_tokens=self.written,
             written_1h_tokens=self.written_1h,
-            tells_cached=self.tells_cached,
         )
 
 

@@ -31,11 +31,9 @@ from relquery.ledger import (
     save_copies,
     turns,
 )
-from relquery.ledger.facts import Foreseen
 from relquery.prompt import Answer, Finish, Prompt, Role, Sampling, Span
 from relquery.reordering.schedule import Schedule
 from relquery.sql.binder.call import Task
-from relquery.sql.caching.expectations import expectations
 from relquery.sql.caching.plan import CachePlan, planned
 from relquery.sql.executor.context import ExecutionContext, usd_of
 from relquery.sql.executor.reading import read_answer
@@ -45,7 +43,6 @@ Marked = Literal["fields reordered", "fields as written"]
 REORDERED: Marked = "fields reordered"
 AS_WRITTEN: Marked = "fields as written"
 NO_ANSWER = Answer(None, Finish.ERROR, "The backend gave no answer.")
-_PINNED = ("original", "fixed")
 """Orders in which fields stay as written, or are the same in all rows."""
 
 
@@ -104,20 +101,19 @@ class CacheLookup:
         places: Int64s,
         sampling: Sampling,
         context: ExecutionContext,
-        expected: Foreseen | None = None,
     ) -> Generator[tuple[int, Answer], None, None]:
         """Ask the backend. Yields (input, answer) as answers arrive; the ledger gets them too.
 
         What another process asks at the same time is not asked here, but waited for. Its answers
-        took no attempt. places: (prompts,), of each among the inputs. expected: what each should
-        read from a provider's cache. Closing this stops the backend's work on the rest.
+        took no attempt. places: (prompts,), of each among the inputs. Closing this
+        stops the backend's work on the rest.
         """
         if not len(prompts):
             return
         backend, is_settled = context.backend, self.is_settled
         usd = usd_of(backend)
         call = Call(backend.name, sampling, context.clock, usd)
-        with turns(prompts, places, self.ledger, self.keys, call, foreseen=expected) as some:
+        with turns(prompts, places, self.ledger, self.keys, call) as some:
             for turn in some:
                 is_settled |= bool(turn.known)
                 for place, answer in turn.known.items():
@@ -232,20 +228,13 @@ class CallDispatch:
         done, context, sampling = self.sent, self.context, self.question.task.sampling
         prompts: Sequence[Prompt] = self.inputs.prompts(rows, schedule)
         places = np.searchsorted(lookup.inputs, rows)
-        orders = [context.config.order]
         if plan is None:
             plan = planned(prompts, context.backend)
-            orders += [] if schedule is None else [schedule.report.method]
-        expected = None
-        if lookup.ledger is not None and lookup.ledger.claims is not None:
-            is_pinned = bool(self.inputs.pinned) or schedule is None
-            is_pinned |= not set(orders).isdisjoint(_PINNED)
-            expected = expectations(prompts, plan, context.backend, is_pinned=is_pinned)
         if plan is not None and plan.changes:
             prompts, places = plan.prompts(prompts), places[plan.order]
         self.sent += len(rows)
         # Closes immediately if something raises here, so the backend stops working on the rest.
-        with closing(lookup.deliver(prompts, places, sampling, context, expected)) as stream:
+        with closing(lookup.deliver(prompts, places, sampling, context)) as stream:
             for row, answer in stream:
                 if is_known(answer):
                     self.sent, self.known = self.sent - 1, self.known + 1
