@@ -13,8 +13,8 @@ import typer
 from rich.console import Console
 
 from benchmarks import harness
-from relquery.cli.terminal.console import errors_console
-from relquery.cli.terminal.exits import ERROR
+from relquery.cli.exits import ERROR
+from relquery.cli.terminal import errors_console
 from relquery.errors import RelqueryError
 
 DOCUMENTS = Path("docs/benchmarks")

@@ -157,8 +157,8 @@ ROOMS: dict[str, list[str]] = {
     "evaluation": ["matching", "threshold", "columns", "comparison", "evaluation"],
     "pii": ["kinds", "lists", "patterns", "persons", "placeholders"],
     "cli": [
-        "terminal", "app", "reorder", "sql.running", "sql.options", "sql.output", "shell", "sql",
-        "ledger", "doctor", "span", "simulate", "serve",
+        "exits", "terminal", "interrupt", "names", "tables", "command", "app", "sql.options",
+        "sql.output", "shell", "sql",
     ],
 }  # fmt: skip
 # Third-party packages that stay inside some parts.

@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from relquery.cli.app import COMMANDS, command
-from relquery.cli.sql.running import Came, what_is_kept
-from relquery.cli.terminal.show import Lines
+from relquery.cli.sql.output import Came, what_is_kept
+from relquery.cli.terminal import Lines
 from relquery.ledger import Ledger
 from relquery.progress.watch import Watch
 from tests.cases import cases
@@ -382,7 +382,7 @@ def test_progress_without_a_terminal_is_a_few_lines(capsys: pytest.CaptureFixtur
 
 
 def test_a_preview_shows_some_rows_and_what_all_rows_would_cost(sql: Run, tmp_path: Path) -> None:
-    command = [LABELLED, "--preview", "--preview-rows", "2"]
+    command = [LABELLED, "--preview", "2"]
     out, err = sql(*command)
     assert "Ran on 2 of 3 rows." in out
     assert "For all rows:" in out
@@ -397,4 +397,4 @@ def test_a_run_is_written_to_a_page(sql: Run, tmp_path: Path) -> None:
     command = [LABELLED, "--html", str(page)]
     assert f"Wrote the page to {page}." in sql(*command)[1]
     assert page.read_text(encoding="utf-8").count("<details") == 3
-    assert "not about the preview" in sql(*command, "--preview", code=1)[1]
+    assert "not about the preview" in sql(*command, "--preview", "2", code=1)[1]

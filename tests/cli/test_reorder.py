@@ -21,8 +21,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relquery.cli.reorder.names import read_dependency, split_names
-from relquery.cli.terminal.tables import read_text
+from relquery.cli.names import read_dependency, split_names
+from relquery.cli.tables import read_text
 from relquery.errors import ConfigError, TableError, UnknownColumnError
 from relquery.reordering.dependencies import Dependency
 from relquery.reordering.reorder import reorder
@@ -63,12 +63,12 @@ def test_methods_stand_side_by_side_with_what_they_reach(run: Run, shop: str) ->
     lines = [line.split("│") for line in out.splitlines()]
     methods = [cells[0].strip() for cells in lines if len(cells) == 4]
     assert methods[:5] == ["original", "fixed", "ggr", "tree", "ophr"]
-    assert "distinct beginnings" in out
+    assert "zip -> price" in out
 
 
 def test_json_has_the_figures_of_the_python_call(figures: Figures, shop: str) -> None:
     document = figures(shop, "--method", "tree", "--weight", "tokens")
-    report = reorder(read_text(Path(shop)), "tree", weight="tokens").report
+    report = reorder(read_text(Path(shop)), "tree", "discover", weight="tokens").report
     (tree,) = document["methods"]
     assert (tree["phc"], tree["hit_rate"]) == (report.phc, report.phr)
     assert [depth["rows"] for depth in tree["depths"]] == [depth.rows for depth in report.depths]
@@ -76,12 +76,14 @@ def test_json_has_the_figures_of_the_python_call(figures: Figures, shop: str) ->
     assert tree["bill"] is None
     assert document["rows"] == 60
     assert document["columns"] == ["zip", "price", "city, state", "note"]
-    assert document["dependencies"] == []
+    assert len(document["dependencies"]) == len(report.dependencies) > 0
 
 
 def test_methods_are_measured_with_the_same_dependencies(figures: Figures, shop: str) -> None:
-    given = figures(shop, "--fd", "zip -> price")["dependencies"]
-    assert given == [{"determinants": ["zip"], "dependents": ["price"]}]
+    given_alone = figures(shop, "--no-discover", "--fd", "zip -> price")["dependencies"]
+    assert given_alone == [{"determinants": ["zip"], "dependents": ["price"], "error": 0.0}]
+    assert figures(shop, "--no-discover")["dependencies"] == []
+    assert figures(shop)["discovery_seconds"] > 0
 
 
 def test_ophr_is_left_out_of_all_where_the_table_is_large(figures: Figures, run: Run) -> None:
@@ -107,8 +109,8 @@ def test_tokens_and_money_are_counted(figures: Figures, run: Run, tmp_path: Path
     (fixed,) = figures(*arguments, *priced)["methods"]
     assert plain["bill"] is None
     assert plain["tokens"]["lru"] is None
-    assert fixed["tokens"]["sent"] > plain["tokens"]["sent"] + 60 * 600
-    assert fixed["tokens"]["lru"] <= fixed["tokens"]["unlimited"] <= fixed["tokens"]["sent"]
+    assert fixed["tokens"]["tokens"] > plain["tokens"]["tokens"] + 60 * 600
+    assert fixed["tokens"]["lru"] <= fixed["tokens"]["unlimited"] <= fixed["tokens"]["tokens"]
     assert (fixed["tokens"]["blocks"], fixed["tokens"]["block_size"]) == (256, 16)
     assert 0 < fixed["bill"]["usd"] < fixed["bill"]["usd_without_cache"]
     out, _ = run(*arguments, *priced)
@@ -119,7 +121,7 @@ def test_tokens_and_money_are_counted(figures: Figures, run: Run, tmp_path: Path
 
 def test_the_order_in_a_file_is_the_python_calls(run: Run, shop: str, tmp_path: Path) -> None:
     table = read_text(Path(shop))
-    schedule = reorder(table, "tree")
+    schedule = reorder(table, "tree", "discover")
     names = np.array(table.column_names)
     files = {ending: tmp_path / f"order.{ending}" for ending in ("parquet", "CSV", "json")}
     for target in files.values():

@@ -40,7 +40,6 @@ PAGES = [
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```\n?", re.MULTILINE | re.DOTALL)
 # Seconds, and what came too fast to be measured; not the probabilities of labels.
 _MEASURED = re.compile(r"(?<!': )\b\d+\.\d+|\b0\b(?!\.)")
-"""Takes as long as the trace that it replays. tests/cli/test_replay.py runs it."""
 _OF_BATCHES = re.compile(r"relquery (sql .*--batch|batches)\b")
 """Needs a provider's batches, which take files. tests/cli/test_batches.py runs them."""
 _OWN_TABLES = (DOCS / "how-to" / "batch.md",)

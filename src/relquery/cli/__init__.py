@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from relquery.cli.terminal.exits import INTERRUPTED
+from relquery.cli.exits import INTERRUPTED
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command, get_group
 
-from relquery.cli.terminal.exits import ERROR
+from relquery.cli.exits import ERROR
 from relquery.errors import RelqueryError
 
 COMMANDS = {
@@ -33,7 +33,7 @@ COMMANDS = {
         "Run the last unfinished `relquery sql --ledger LEDGER` again. What is known is not asked.",
     ),
     "reorder": (
-        "reorder.command",
+        "reorder",
         "Order a table so that prompts share prefixes, and show what each method achieves.",
     ),
     "demo": (
@@ -58,7 +58,7 @@ COMMANDS = {
         "List the known prices of providers' models, with the date and page they were read from.",
     ),
     "serve": (
-        "serve.command",
+        "serve",
         "Serve a model over HTTP: the APIs of OpenAI and Anthropic, SQL, trees and prompt markup.",
     ),
     "span": (
@@ -67,10 +67,10 @@ COMMANDS = {
     ),
     "prompt": ("prompt", "Prompt markup: schemas of modules, and prompts that import them."),
     "mcp": (
-        "serve.mcp",
+        "serve",
         "Offer the tools of a server to an agent, in the Model Context Protocol on standard input.",
     ),
-    "keys": ("serve.keys", "Keys of those who may ask a server."),
+    "keys": ("keys", "Keys of those who may ask a server."),
 }
 """The module of each command, in which it has the command's name, and its line of help."""
 
@@ -155,7 +155,7 @@ def run() -> None:
         _leave_statement(ended.code)
         raise
     except (RelqueryError, OSError) as error:
-        from relquery.cli.terminal.show import say
+        from relquery.cli.terminal import say
 
         say(f"Error: {error}", "red")
         sys.exit(ERROR)

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.syntax import Syntax
 from rich.table import Table
 
-from relquery.cli.terminal.show import progress, result_table, say
+from relquery.cli.terminal import progress, result_table, say
 from relquery.config import Order
 from relquery.connection import connect
 from relquery.demo.files import table_path

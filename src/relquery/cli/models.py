@@ -8,16 +8,12 @@ from enum import Enum
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console, JustifyMethod
-from rich.table import Table
-from rich.text import Text
+from rich.console import Console
 
 from relquery.backends.local import forecast
 from relquery.backends.local.forecast import QUICK, Forecast, Here, Speed
-from relquery.cli.terminal.console import errors_console
-from relquery.cli.terminal.interrupt import exits_when_interrupted, interruptible
-from relquery.cli.terminal.options import Json
-from relquery.cli.terminal.show import say, to_json
+from relquery.cli.interrupt import exits_when_interrupted, interruptible
+from relquery.cli.terminal import errors_console, fits, say, table, to_json
 
 models = typer.Typer(
     help="""List models that run here, how fast they would be, and fetch them.
@@ -52,7 +48,7 @@ def list_(
     weights: Annotated[
         Weights, typer.Option(help="In which format models of text would be.")
     ] = Weights.FOUR_BITS,
-    as_json: Json = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     if ctx.invoked_subcommand is not None:
         return
@@ -107,11 +103,13 @@ def _print(
     console, names = Console(), {each.name for each in here}
     for title, is_encoder in zip(titles, (False, True), strict=True):
         rows = [each for each in listed if each.model.is_encoder is is_encoder]
-        console.print(title, style="italic", highlight=False, soft_wrap=True)
-        tables = [_table(rows, chosen, names, left_out) for left_out in ((), _LEFT_OUT)]
-        wide = console.options.update(max_width=_WIDEST)
-        fits = console.measure(tables[0], options=wide).maximum <= console.width
-        console.print(tables[0] if fits else tables[1])
+        cells = [_cells(each, each in chosen, name_of(each) in names) for each in rows]
+        columns = {heading: [row[heading] for row in cells] for heading in cells[0]}
+        if not fits(columns.items(), console.width, _WHOLE):
+            columns = {name: some for name, some in columns.items() if name not in _LEFT_OUT}
+            columns = {name.replace(", ", ",\n"): some for name, some in columns.items()}
+        _say(console, title)
+        console.print(table(columns, words=("model", "licence", ""), whole="model"))
         console.print()
     known = {name_of(each) for each in listed}
     for one in here:
@@ -132,27 +130,10 @@ def name_of(one: Forecast) -> str:
     return f"{model.gguf}:{one.form}" if is_packed else model.name
 
 
-_WIDEST = 1_000
+_WHOLE = 1_000
+"""Columns of a terminal in which any value can be read whole."""
 _LEFT_OUT = ("parameters", "context", "file, GB", "licence")
 """Columns that a terminal of 80 has no room for."""
-
-
-def _table(
-    rows: list[Forecast], chosen: Sequence[Forecast], here: set[str], left_out: Sequence[str]
-) -> Table:
-    """A row per model."""
-    cells = [_cells(each, each in chosen, name_of(each) in here) for each in rows]
-    headings = [each for each in cells[0] if each not in left_out]
-    view = Table(box=None, pad_edge=False)
-    for heading in headings:
-        is_text, shown = heading in ("model", "licence", ""), heading
-        if left_out:
-            shown = heading.replace(", ", ",\n")
-        justify: JustifyMethod = "left" if is_text else "right"
-        view.add_column(shown, justify=justify, no_wrap=heading == "model")
-    for row in cells:
-        view.add_row(*(Text(row[heading]) for heading in headings))
-    return view
 
 
 def _cells(one: Forecast, is_chosen: bool, is_here: bool) -> dict[str, str]:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console, RenderableType
+from rich.console import Console
 
-from relquery.cli.terminal.show import are_readable, figures, in_lines, say
+from relquery.cli.terminal import fits, in_lines, say, table
 from relquery.errors import ConfigError
 from relquery.prices.files import as_json, own_prices, read_file, store_prices
 from relquery.prices.price import Price
@@ -67,8 +67,14 @@ def prices(
     if form is PriceFormat.JSON:
         typer.echo(json.dumps(as_json(known), indent=2, ensure_ascii=False))
         return
-    console = Console()
-    console.print(_shown(known, console.width))
+    console, own = Console(), own_prices()
+    rows = [_cells(price, is_own=name in own) for name, price in known.items()]
+    columns = {title: [row[title] for row in rows] for title in rows[0]}
+    figures = {title: cells for title, cells in columns.items() if title != "source"}
+    if fits(figures.items(), console.width):
+        console.print(table(figures, _TITLE, console.width, _WORDS, whole="model"))
+    else:
+        console.print(in_lines(columns.items(), _TITLE))
 
 
 def _found(model: str) -> tuple[str, Price]:
@@ -76,17 +82,6 @@ def _found(model: str) -> tuple[str, Price]:
     if price is None:
         raise ConfigError(no_price(model))
     return price.name, price
-
-
-def _shown(known: dict[str, Price], width: int) -> RenderableType:
-    """A row per model; where the terminal is too narrow, each figure has a line of its own."""
-    own = own_prices()
-    rows = [_cells(price, is_own=name in own) for name, price in known.items()]
-    columns = {title: [row[title] for row in rows] for title in rows[0]}
-    known_figures = {title: cells for title, cells in columns.items() if title != "source"}
-    if not are_readable(known_figures, width):
-        return in_lines(columns, _TITLE)
-    return figures(known_figures, _TITLE, width, _WORDS, whole="model")
 
 
 def _cells(price: Price, *, is_own: bool) -> dict[str, str]:

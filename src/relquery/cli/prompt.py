@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from relquery.backends.base import LazyBackend
 from relquery.backends.load import load
-from relquery.cli.terminal.console import errors_console
-from relquery.cli.terminal.interrupt import exits_when_interrupted, interruptible
-from relquery.cli.terminal.options import CacheTokens, Json
-from relquery.cli.terminal.show import to_json
+from relquery.cli.command import argument, command_of, option
+from relquery.cli.interrupt import exits_when_interrupted, interruptible
+from relquery.cli.terminal import say, table, to_json
 from relquery.markup.imports import MarkupPrompt
 from relquery.markup.layout import Layout
 from relquery.markup.reader import read_text
@@ -34,15 +32,12 @@ prompt = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
 )
-_Schema = Annotated[Path, typer.Argument(metavar="SCHEMA", help="A file with <schema>.")]
-_Model = Annotated[
-    str, typer.Option("--model", "-m", help="A model of the local engine, as in `relquery sql`.")
-]
+_SCHEMA = typer.Argument(metavar="SCHEMA", help="A file with <schema>.")
 
 
 @prompt.command()
 def draw(
-    schema: _Schema,
+    schema: Annotated[Path, _SCHEMA],
     asked: Annotated[
         Path | None, typer.Argument(metavar="[PROMPT]", help="A file with <prompt>.")
     ] = None,
@@ -56,12 +51,17 @@ def draw(
     relquery prompt draw travel.xml tokyo.xml
     """
     read = Schema.load(schema)
-    shown = read if asked is None else MarkupPrompt.parse(read_text(asked), read)
-    typer.echo(drawn(shown))
+    typer.echo(drawn(read if asked is None else MarkupPrompt.parse(read_text(asked), read)))
 
 
 @prompt.command()
-def check(schema: _Schema, model: _Model = "demo", as_json: Json = False) -> None:
+def check(
+    schema: Annotated[Path, _SCHEMA],
+    model: Annotated[
+        str, typer.Option("--model", "-m", help="A model of the local engine.")
+    ] = "demo",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
     """Show the layout of a schema: every module with its positions, tokens and bytes.
 
     [bold]Example[/bold]
@@ -74,46 +74,36 @@ def check(schema: _Schema, model: _Model = "demo", as_json: Json = False) -> Non
         schemas = Schemas(backend)
         schemas.add(read)
         layout = schemas.layout(read.name)
-    rows = _rows(layout)
     size = backend.insight.token_bytes() or 0
+    rows = [
+        {"module": name, "start": start, "stop": stop, "tokens": own, "bytes": own * size}
+        for name, start, stop, own in _rows(layout)
+    ]
     if as_json:
-        modules = [
-            {"module": name, "start": start, "stop": stop, "tokens": own, "bytes": own * size}
-            for name, start, stop, own in rows
-        ]
-        typer.echo(to_json({"schema": read.name, "positions": layout.stop, "modules": modules}))
+        typer.echo(to_json({"schema": read.name, "positions": layout.stop, "modules": rows}))
         return
-    view = Table(show_edge=False, pad_edge=False)
-    view.add_column("module", overflow="fold")
-    for heading in ("positions", "own tokens", "bytes"):
-        view.add_column(heading, justify="right")
-    for name, start, stop, own in rows:
-        view.add_row(name, f"{start:,}-{stop:,}", f"{own:,}", f"{own * size:,}")
-    errors_console().print(
-        f"Schema {read.name}: {layout.stop:,} positions, {size:,} bytes per token.",
-        highlight=False,
-    )
-    Console().print(view)
+    columns = {
+        "module": [str(row["module"]) for row in rows],
+        "positions": [f"{row['start']:,}-{row['stop']:,}" for row in rows],
+        "own tokens": [f"{row['tokens']:,}" for row in rows],
+        "bytes": [f"{row['bytes']:,}" for row in rows],
+    }
+    say(f"Schema {read.name}: {layout.stop:,} positions, {size:,} bytes per token.")
+    Console().print(table(columns, words=("module",), lines=True))
 
 
-@prompt.command("run")
-def run_prompt(
-    schema: _Schema,
-    asked: Annotated[Path, typer.Argument(metavar="PROMPT", help="A file with <prompt>.")],
-    model: _Model = "demo",
-    max_tokens: Annotated[int, typer.Option(help="Tokens that the answer may have.")] = 256,
-    prepare: Annotated[
-        bool, typer.Option("--prepare", help="Compute the states of all modules first.")
-    ] = False,
-    cache_tokens: CacheTokens = None,
-    store: Annotated[
-        Path | None, typer.Option(help="A folder that keeps the states of modules.")
-    ] = None,
-    independent: Annotated[
-        bool, typer.Option(help="Use modules; --no-independent sends the same text without them.")
-    ] = True,
-    as_json: Json = False,
-) -> None:
+def _rows(layout: Layout) -> list[tuple[str, int, int, int]]:
+    """Of the schema's own text and each module: path, positions, and tokens that are kept."""
+    own = sum(each.tokens for each in layout.own)
+    modules = [
+        ("/".join(laid.path), laid.range.start, laid.range.stop, laid.tokens)
+        for laid in layout.all()
+    ]
+    return [("(schema)", 0, layout.stop, own), *modules]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
     """Answer a prompt; show the time to its first token, and what came from the cache.
 
     [bold]Examples[/bold]
@@ -124,49 +114,52 @@ def run_prompt(
 
     relquery prompt run travel.xml tokyo.xml --no-independent --json
     """
-    read = Schema.load(schema)
-    text = read_text(asked)
-    MarkupPrompt.parse(text, read)  # before a model is loaded
-    given = {"cache_tokens": cache_tokens, "store": store}
-    options = {name: value for name, value in given.items() if value is not None}
-    backend = LazyBackend(lambda: load(model, **options))
-    with exits_when_interrupted():
-        schemas = Schemas(backend)
-        schemas.add(read, prepare=prepare)
-        sampling = Sampling(max_tokens=max_tokens)
-        result = schemas.ask(text, sampling, independent=independent)
-    if as_json:
-        typer.echo(to_json(_document(result)))
-    else:
-        typer.echo(result.text)
-        _show_use(result)
+
+    schema: Path = argument("A file with <schema>.", metavar="SCHEMA")
+    asked: Path = argument("A file with <prompt>.", metavar="PROMPT")
+    model: str = option("A model of the local engine.", "--model", "-m", default="demo")
+    max_tokens: int = option("Tokens that the answer may have.", default=256)
+    prepare: bool = option("Compute the states of all modules first.", "--prepare", default=False)
+    cache_tokens: int | None = option("Capacity of the KV cache in tokens.")
+    store: Path | None = option("A folder that keeps the states of modules.")
+    independent: bool = option(
+        "Use modules; --no-independent sends the same text without them.", default=True
+    )
+    as_json: bool = option("Print the result as JSON.", "--json", default=False)
+
+    def __call__(self) -> None:
+        """Run it."""
+        read, text = Schema.load(self.schema), read_text(self.asked)
+        MarkupPrompt.parse(text, read)  # before a model is loaded
+        given = {"cache_tokens": self.cache_tokens, "store": self.store}
+        options = {name: value for name, value in given.items() if value is not None}
+        backend = LazyBackend(lambda: load(self.model, **options))
+        with exits_when_interrupted():
+            schemas = Schemas(backend)
+            schemas.add(read, prepare=self.prepare)
+            sampling = Sampling(max_tokens=self.max_tokens)
+            result = schemas.ask(text, sampling, independent=self.independent)
+        if self.as_json:
+            typer.echo(to_json(_document(result)))
+        else:
+            typer.echo(result.text)
+            _say_use(result)
 
 
-def _rows(layout: Layout) -> list[tuple[str, int, int, int]]:
-    """Of the schema's own text and each module: path, positions, and tokens that are kept."""
-    own = sum(each.tokens for each in layout.own)
-    rows = [("(schema)", 0, layout.stop, own)]
-    for laid in layout.all():
-        rows.append(("/".join(laid.path), laid.range.start, laid.range.stop, laid.tokens))
-    return rows
+prompt.command("run")(command_of(Run))
 
 
-def _show_use(result: PromptResult) -> None:
-    console, answer = errors_console(), result.answer
+def _say_use(result: PromptResult) -> None:
+    answer = result.answer
     if answer.error is not None:
-        console.print(f"Note: {answer.error}", markup=False, highlight=False)
+        say(f"Note: {answer.error}")
     for used in result.used:
-        console.print(
-            f"{used.name}: {used.tokens:,} tokens, {used.cached:,} from "
-            f"{' and '.join(used.sources) or 'the cache'}",
-            markup=False,
-            highlight=False,
-        )
+        sources = " and ".join(used.sources) or "the cache"
+        say(f"{used.name}: {used.tokens:,} tokens, {used.cached:,} from {sources}")
     first = "" if answer.first_token is None else f", first token after {answer.first_token:.3f} s"
-    console.print(
+    say(
         f"{answer.prompt_tokens:,} prompt tokens, {answer.cached_tokens:,} from the cache, "
-        f"{answer.output_tokens:,} answer tokens{first}",
-        highlight=False,
+        f"{answer.output_tokens:,} answer tokens{first}"
     )
 
 

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
-from relquery.cli.reorder.names import split_names
-from relquery.cli.terminal.exits import ROWS_LOST
-from relquery.cli.terminal.files import find_table
-from relquery.cli.terminal.interrupt import exits_when_interrupted
-from relquery.cli.terminal.options import Json
-from relquery.cli.terminal.show import progress, say, to_json
-from relquery.cli.terminal.tables import check_output, check_rate, read_text
+from relquery.cli.command import argument, command_of, option
+from relquery.cli.exits import ROWS_LOST
+from relquery.cli.interrupt import exits_when_interrupted
+from relquery.cli.names import split_names
+from relquery.cli.tables import check_output, check_rate, find_tables, read_text
+from relquery.cli.terminal import progress, say, table, to_json
 from relquery.config import POLICIES, PolicyName
 from relquery.engine.machines import SERVED, find_machine, with_cache
 from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
 from relquery.errors import ConfigError, MissingExtraError, unknown
-from relquery.traces.simulate import ServedTrace, Spread, Summary, summarize
+from relquery.traces.simulate import ServedTrace, Spread, Summary, plot_timeline, summarize
 from relquery.traces.simulate import simulate as run_simulation
 from relquery.traces.trace import (
     SAMPLINGS,
@@ -39,56 +34,11 @@ from relquery.traces.trace import (
     workload,
 )
 
-Trace = Annotated[
-    Path, typer.Option("--trace", "-t", help="JSON Lines, as `relquery trace` writes them.")
-]
-Faster = Annotated[float, typer.Option(help="Speed up the arrivals by this factor.")]
-Plot = Annotated[Path | None, typer.Option(metavar="FILE.png", help="Draw when each relQuery ran.")]
+_PARTS = ("waiting", "core", "tail")
 
 
-def read_trace(path: Path, faster: float) -> list[TracedQuery]:
-    """The relQueries of a trace, as fast. Raises ConfigError for a trace without requests."""
-    queries = list(at_rate(load(path), faster))
-    if not any(query.rows for query in queries):
-        raise ConfigError(f"The trace {path} has no requests.")
-    return queries
-
-
-def trace(
-    tables: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="[NAME=]FILE...",
-            help="CSV, Parquet, JSON or DuckDB files, or demo tables: demo:movies.",
-        ),
-    ],
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE.jsonl", help="Where to write it.")
-    ],
-    rate: Annotated[
-        float, typer.Option("--rate", "-r", help="relQueries per second, on average (Poisson).")
-    ] = 1.0,
-    count: Annotated[int, typer.Option(min=1, help="How many relQueries.")] = 100,
-    rows: Annotated[str, typer.Option(metavar="LEAST,MOST", help="Rows per relQuery.")] = "1,100",
-    sampling: Annotated[
-        str,
-        typer.Option(
-            metavar="|".join(SAMPLINGS),
-            help="independent: a random sample per relQuery. shared: all take the first rows of "
-            "one sample, so they share prompts (as the clients of the RelServe paper do).",
-        ),
-    ] = "independent",
-    columns: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--columns", "-c", metavar="A,B,...", help="Only these, of tables that have them all."
-        ),
-    ] = None,
-    first: Annotated[int | None, typer.Option(min=1, help="Only the first rows of a table.")] = (
-        10_000
-    ),
-    seed: Annotated[int, typer.Option(help="Seed of the random trace.")] = 0,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Trace:
     """Write a trace: which relQueries arrive when, what each row asks, how long answers are.
 
     Each relQuery is one of five types, with answers of at most 5, 10, 5, 50 or 100 tokens, over
@@ -100,42 +50,63 @@ def trace(
 
     relquery trace beers=beer.parquet -c name,style -c review --rows 10,50 -o beers.jsonl
     """
-    check_output(output, [".jsonl"])
-    check_rate("--rate", rate)
-    kept = [name for given in columns or () for name in split_names(given)] or None
-    read = _read_rows(tables, kept, first)
-    queries = workload(
-        read, rate, count=count, rows=_range(rows), seed=seed, sampling=_sampling(sampling)
+
+    tables: list[str] = argument(
+        "CSV, Parquet, JSON or DuckDB files, or demo tables: demo:movies.", metavar="[NAME=]FILE..."
     )
-    save(queries, output)
-    requests = sum(len(query.rows) for query in queries)
-    typer.echo(
-        f"{len(queries):,} relQueries of {len(TASKS)} types, {requests:,} requests, "
-        f"{queries[-1].arrival:.0f} s: {output}",
-        err=True,
+    output: Path = option("Where to write it.", "--output", "-o", default=..., metavar="FILE.jsonl")
+    rate: float = option(
+        "relQueries per second, on average (Poisson).", "--rate", "-r", default=1.0
     )
+    count: int = option("How many relQueries.", min=1, default=100)
+    rows: str = option("Rows per relQuery.", metavar="LEAST,MOST", default="1,100")
+    sampling: str = option(
+        "independent: a random sample per relQuery. shared: all take the first rows of one sample, "
+        "so they share prompts (as the clients of the RelServe paper do).",
+        metavar="|".join(SAMPLINGS),
+        default="independent",
+    )
+    columns: list[str] | None = option(
+        "Only these, of tables that have them all.", "--columns", "-c", metavar="A,B,..."
+    )
+    first: int | None = option("Only the first rows of a table.", min=1, default=10_000)
+    seed: int = option("Seed of the random trace.", default=0)
+
+    def __call__(self) -> None:
+        """Run it."""
+        check_output(self.output, [".jsonl"])
+        check_rate("--rate", self.rate)
+        size, read = _range(self.rows), self._read()
+        queries = workload(
+            read, self.rate, count=self.count, rows=size, seed=self.seed, sampling=self._sampling()
+        )
+        save(queries, self.output)
+        requests = sum(len(query.rows) for query in queries)
+        say(
+            f"{len(queries):,} relQueries of {len(TASKS)} types, {requests:,} requests, "
+            f"{queries[-1].arrival:.0f} s: {self.output}"
+        )
+
+    def _read(self) -> dict[str, list[Row]]:
+        """The first rows of each table. Raises ConfigError for one without rows."""
+        kept = [name for given in self.columns or () for name in split_names(given)] or None
+        read: dict[str, list[Row]] = {
+            name: read_text(file, columns=kept, rows=self.first).to_pylist()
+            for name, file in find_tables(self.tables).items()
+        }
+        for name, rows in read.items():
+            if not rows:
+                raise ConfigError(f"Table '{name}' has no rows.")
+        return read
+
+    def _sampling(self) -> Sampling:
+        for sampling in SAMPLINGS:
+            if self.sampling == sampling:
+                return sampling
+        raise ConfigError(unknown("sampling", self.sampling, SAMPLINGS))
 
 
-def _read_rows(
-    tables: Sequence[str], columns: list[str] | None, first: int | None
-) -> dict[str, list[Row]]:
-    """The first rows of each table. Raises ConfigError for one without rows, or two of a name."""
-    read: dict[str, list[Row]] = {}
-    for given in tables:
-        name, file = find_table(given)
-        if name in read:
-            raise ConfigError(f"Two tables are named '{name}'. Rename one: other={file}.")
-        read[name] = read_text(file, columns=columns, rows=first).to_pylist()
-        if not read[name]:
-            raise ConfigError(f"Table '{name}' has no rows.")
-    return read
-
-
-def _sampling(given: str) -> Sampling:
-    for sampling in SAMPLINGS:
-        if given == sampling:
-            return sampling
-    raise ConfigError(unknown("sampling", given, SAMPLINGS))
+trace = command_of(Trace)
 
 
 def _range(given: str) -> tuple[int, int]:
@@ -148,93 +119,8 @@ def _range(given: str) -> tuple[int, int]:
     return least, most
 
 
-_HEADINGS = ("mean", "p50", "p99", "max", "hits", "in")
-_PARTS = ("waiting", "core", "tail")
-
-
-def latency_table(summaries: Mapping[str, Summary], what: str, where: str) -> Table:
-    """One row per run, with the parts of its latencies below. what: heading; where: the server.
-
-    A hit rate of NaN is unknown.
-    """
-    first = next(iter(summaries.values()))
-    view = Table(
-        title=Text(
-            f"{first.relqueries:,} relQueries of {first.requests:,} requests on {where}: "
-            "seconds of latency",
-            style="table.title",
-        ),
-        show_edge=False,
-        pad_edge=False,
-    )
-    view.add_column(what)
-    for heading in _HEADINGS:
-        view.add_column(heading, justify="right")
-    for name, summary in summaries.items():
-        view.add_row(
-            Text(name),
-            *_row(summary.total),
-            "?" if math.isnan(summary.hit_rate) else f"{summary.hit_rate:.0%}",
-            f"{summary.seconds:.0f}",
-        )
-        for part in _PARTS:
-            view.add_row(f"  {part}", *_row(getattr(summary, part)), style="dim")
-    view.caption = "hits: prompt tokens from the cache. in: seconds until the last answer."
-    return view
-
-
-def _row(spread: Spread) -> Iterator[str]:
-    return (f"{value:.2f}" for value in (spread.mean, spread.p50, spread.p99, spread.max))
-
-
-def check_picture() -> None:
-    """Raises MissingExtraError where no picture can be drawn."""
-    if find_spec("matplotlib") is None:
-        raise MissingExtraError("A picture", "bench")
-
-
-def draw(runs: Mapping[str, ServedTrace], path: Path) -> None:
-    """Write a PNG of when each relQuery ran. See `check_picture`."""
-    from relquery.traces.simulate import plot_timeline
-
-    plot_timeline(runs, path)
-
-
-def simulate(
-    trace: Trace,
-    policy: Annotated[
-        str, typer.Option("--policy", "-p", metavar="A,B,...", help=f"From {', '.join(POLICIES)}.")
-    ] = "fcfs,sarathi,static,relserve,shortest",
-    cost: Annotated[
-        str,
-        typer.Option("--cost", "-c", help=f"{', '.join(SERVED)}, or a `relquery calibrate` file."),
-    ] = "a100-opt13b",
-    faster: Faster = 1.0,
-    starvation: Annotated[
-        float | None,
-        typer.Option(
-            help="A relQuery that has waited this many seconds per request goes first. Only for "
-            "policies that rank relQueries, like --weight."
-        ),
-    ] = None,
-    aging: Annotated[
-        float, typer.Option(help="Seconds of work that one second of waiting offsets.")
-    ] = 0.0,
-    tail: Annotated[
-        float | None,
-        typer.Option(help="Longest waits, as a multiple of those under first come, first served."),
-    ] = None,
-    weight: Annotated[
-        list[str] | None,
-        typer.Option(metavar="TENANT=2", help="A tenant's share (default 1)."),
-    ] = None,
-    cache_tokens: Annotated[
-        int | None, typer.Option(help="KV cache capacity in tokens (default: the machine's).")
-    ] = None,
-    plot: Plot = None,
-    seed: Annotated[int, typer.Option(help="Seed for policies that sample.")] = 0,
-    as_json: Json = False,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Simulate:
     """Predict the latencies of relQueries under each policy, without a model.
 
     The same trace, cost model and seed give the same figures.
@@ -249,37 +135,106 @@ def simulate(
 
     relquery simulate --trace day.jsonl --cost laptop.json
     """
-    names = [_policy(name.strip()) for name in policy.split(",")]
-    served = with_cache(find_machine(cost), cache_tokens)
-    check_rate("--faster", faster)
-    if plot is not None:
-        check_output(plot, [".png"], "--plot")
-        check_picture()
-    queries = read_trace(trace, faster)
-    limits = replace(
-        served.limits, starvation=starvation, aging=aging, tail=tail, weights=_weights(weight)
+
+    trace: Path = option(
+        "JSON Lines, as `relquery trace` writes them.", "--trace", "-t", default=...
     )
-    settings = replace(Settings.of(limits, served.cost), seed=seed)
-    runs: dict[str, ServedTrace] = {}
-    with exits_when_interrupted(), progress() as advance:
-        for name in names:
-            runs[name] = run_simulation(queries, make_policy(name, settings), served)
-            advance("policies", len(runs), len(names))
-    _show(runs, cost, as_json)
-    if plot is not None:
-        draw(runs, plot)
-    refused = summarize(next(iter(runs.values()))).failed
-    if refused:
-        say(f"{refused:,} requests got no answer: too long for the cache, or empty.")
-        raise typer.Exit(ROWS_LOST)
+    policy: str = option(
+        f"From {', '.join(POLICIES)}.",
+        "--policy",
+        "-p",
+        metavar="A,B,...",
+        default="fcfs,sarathi,static,relserve,shortest",
+    )
+    cost: str = option(
+        f"{', '.join(SERVED)}, or a `relquery calibrate` file.",
+        "--cost",
+        "-c",
+        default="a100-opt13b",
+    )
+    faster: float = option("Speed up the arrivals by this factor.", default=1.0)
+    starvation: float | None = option(
+        "A relQuery that has waited this many seconds per request goes first. Only for policies "
+        "that rank relQueries, like --weight."
+    )
+    aging: float = option("Seconds of work that one second of waiting offsets.", default=0.0)
+    tail: float | None = option(
+        "Longest waits, as a multiple of those under first come, first served."
+    )
+    weight: list[str] | None = option("A tenant's share (default 1).", metavar="TENANT=2")
+    cache_tokens: int | None = option("KV cache capacity in tokens (default: the machine's).")
+    plot: Path | None = option("Draw when each relQuery ran.", metavar="FILE.png")
+    seed: int = option("Seed for policies that sample.", default=0)
+    as_json: bool = option("Print the result as JSON.", "--json", default=False)
+
+    def __call__(self) -> None:
+        """Run it."""
+        names = [_policy(name.strip()) for name in self.policy.split(",")]
+        served = with_cache(find_machine(self.cost), self.cache_tokens)
+        check_rate("--faster", self.faster)
+        if self.plot is not None:
+            check_output(self.plot, [".png"], "--plot")
+            if find_spec("matplotlib") is None:
+                raise MissingExtraError("A picture", "bench")
+        queries = self._queries()
+        limits = replace(
+            served.limits,
+            starvation=self.starvation,
+            aging=self.aging,
+            tail=self.tail,
+            weights=_weights(self.weight),
+        )
+        settings = replace(Settings.of(limits, served.cost, served.job_time), seed=self.seed)
+        runs: dict[str, ServedTrace] = {}
+        with exits_when_interrupted(), progress() as advance:
+            for name in names:
+                runs[name] = run_simulation(queries, make_policy(name, settings), served)
+                advance("policies", len(runs), len(names))
+        self._show({name: summarize(run) for name, run in runs.items()})
+        if self.plot is not None:
+            plot_timeline(runs, self.plot)
+        if refused := summarize(next(iter(runs.values()))).failed:
+            say(f"{refused:,} requests got no answer: too long for the cache, or empty.")
+            raise typer.Exit(ROWS_LOST)
+
+    def _queries(self) -> list[TracedQuery]:
+        """The relQueries of the trace, as fast. Raises ConfigError if there are no requests."""
+        queries = list(at_rate(load(self.trace), self.faster))
+        if not any(query.rows for query in queries):
+            raise ConfigError(f"The trace {self.trace} has no requests.")
+        return queries
+
+    def _show(self, summaries: Mapping[str, Summary]) -> None:
+        if self.as_json:
+            typer.echo(to_json({name: asdict(summary) for name, summary in summaries.items()}))
+            return
+        first = next(iter(summaries.values()))
+        title = (
+            f"{first.relqueries:,} relQueries of {first.requests:,} requests on {self.cost}: "
+            "seconds of latency"
+        )
+        rows = [row for name, summary in summaries.items() for row in _rows(name, summary)]
+        columns = {heading: [row[heading] for row in rows] for heading in rows[0]}
+        console = Console(soft_wrap=True)
+        console.print(table(columns, title, None, ("policy",), lines=True))
+        console.print("hits: prompt tokens from the cache. in: seconds until the last answer.")
 
 
-def _show(runs: Mapping[str, ServedTrace], where: str, as_json: bool) -> None:
-    summaries = {name: summarize(run) for name, run in runs.items()}
-    if as_json:
-        typer.echo(to_json({name: asdict(summary) for name, summary in summaries.items()}))
-    else:
-        Console(soft_wrap=True).print(latency_table(summaries, "policy", where))
+simulate = command_of(Simulate)
+
+
+def _rows(name: str, summary: Summary) -> list[dict[str, str]]:
+    """The latencies under a policy, and their parts below."""
+    more = {"hits": f"{summary.hit_rate:.0%}", "in": f"{summary.seconds:.0f}"}
+    rows = [{"policy": name, **_cells(summary.total), **more}]
+    for part in _PARTS:
+        spread = getattr(summary, part)
+        rows.append({"policy": f"  {part}", **_cells(spread), "hits": "", "in": ""})
+    return rows
+
+
+def _cells(spread: Spread) -> dict[str, str]:
+    return {name: f"{seconds:.2f}" for name, seconds in asdict(spread).items()}
 
 
 def _weights(given: list[str] | None) -> dict[str, float]:

@@ -21,9 +21,9 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
+from relquery.cli import keys
 from relquery.cli.app import app
-from relquery.cli.serve import keys
-from relquery.cli.serve.command import serve
+from relquery.cli.serve import serve
 from relquery.errors import ConfigError
 from relquery.serve.auth import hash_of, read_keys, write_keys
 from relquery.serve.logs import QUIET

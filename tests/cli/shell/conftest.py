@@ -9,7 +9,7 @@ import pytest
 
 from relquery.cli.shell.session import Screen, Session
 from relquery.cli.shell.start import run_entries
-from relquery.cli.sql.options import Setup
+from relquery.cli.sql.options import ConnectionOptions
 from relquery.prompt import Answer, Finish
 from tests.sql.fakes import FakeBackend, Fields
 
@@ -49,12 +49,12 @@ def films(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def setup(films: Path) -> Setup:
-    return Setup(None, {}, {"films": films}, ":memory:", "tree", None, 50, None, "tfidf", None, {})
+def setup(films: Path) -> ConnectionOptions:
+    return ConnectionOptions(table=[f"films={films}"], embedder="tfidf")
 
 
 @pytest.fixture
-def session(setup: Setup, loaded: list[str]) -> Iterator[Session]:
+def session(setup: ConnectionOptions, loaded: list[str]) -> Iterator[Session]:
     opened = Session.open(setup, Screen(), lambda question: False)
     yield opened
     opened.close()

@@ -12,9 +12,8 @@ import pytest
 
 from relquery.cli.shell.commands import COMMANDS
 from relquery.cli.shell.session import Screen, Session
-from relquery.cli.shell.start import is_yes, run_entries
-from relquery.cli.sql.options import Setup
-from relquery.demo.files import table_path
+from relquery.cli.shell.start import run_entries
+from relquery.cli.sql.options import ConnectionOptions
 from tests.cases import cases
 from tests.cli.shell.conftest import Say
 from tests.sql.fakes import FakeBackend
@@ -206,15 +205,9 @@ BLOCKS = re.findall(r"^```\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 _ENTRY = re.compile(r"^relquery> (.*(?:\n     \.\.\.> .*)*)\n", re.MULTILINE)
 
 
-class Answering:
-    """A person who says no."""
-
-    def read(self) -> str:
-        raise EOFError
-
-    def answer(self, question: str) -> str:
-        print(f"{question}n")
-        return "n"
+def _no(question: str) -> bool:
+    print(f"{question}n")
+    return False
 
 
 @pytest.mark.long
@@ -222,9 +215,8 @@ def test_the_transcripts_are_true(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "150")
-    tables = {"movies": table_path("movies")}
-    setup = Setup("demo", {}, tables, ":memory:", "tree", None, 50, None, "tfidf", None, {})
-    session = Session.open(setup, Screen(), lambda question: is_yes(Answering(), question))
+    setup = ConnectionOptions(model="demo", table=["movies=demo:movies"], embedder="tfidf")
+    session = Session.open(setup, Screen(), _no)
     assert len(BLOCKS) == 2
     for block in BLOCKS:
         _, *parts = _ENTRY.split(block)

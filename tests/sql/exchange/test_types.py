@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relquery.cli.terminal.show import to_json
+from relquery.cli.terminal import to_json
 from relquery.connection import Connection, connect
 from relquery.sql.exchange.python import for_csv, for_parquet, holds
 from relquery.sql.result import Result

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from relquery.cli.sql.output import as_csv, as_json
-from relquery.cli.terminal.show import cell
+from relquery.cli.terminal import cell
 from relquery.connection import Connection
 from relquery.sql.render import rounded, short
 

@@ -10,12 +10,11 @@ import pyarrow as pa
 from rich.table import Table
 from rich.text import Text
 
+from relquery.cli.shell.lexer import entries
 from relquery.cli.shell.session import Session
-from relquery.cli.shell.split import entries
 from relquery.cli.sql.output import Format
-from relquery.cli.terminal.files import find_table
-from relquery.cli.terminal.show import report_view, to_json
-from relquery.cli.terminal.tables import is_same
+from relquery.cli.tables import find_table, is_same
+from relquery.cli.terminal import report_view, to_json
 from relquery.errors import ConfigError, UnknownTableError, unknown
 from relquery.report import Report
 from relquery.sql.names import quoted

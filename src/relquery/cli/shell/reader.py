@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
 
+import typer
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import Completer
 from prompt_toolkit.enums import DEFAULT_BUFFER
@@ -17,9 +17,8 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import Output, create_output
 
-from relquery.cli.shell.split import is_whole
-from relquery.cli.shell.typing import STYLE, SqlLexer
-from relquery.cli.terminal.show import say
+from relquery.cli.shell.lexer import STYLE, SqlLexer, is_whole
+from relquery.cli.terminal import say
 
 _OWNER = 0o600
 _OWNERS_FOLDER = 0o700
@@ -38,21 +37,14 @@ def history_file(environment: Mapping[str, str], platform: str = sys.platform) -
     """The history file, in the user's state folder. Raises RuntimeError without a home folder."""
     given = Path(environment.get("XDG_STATE_HOME", ""))
     if given.is_absolute():
-        folder = given
-    elif platform == "win32":
-        local = environment.get("LOCALAPPDATA")
-        folder = Path(local) if local else Path.home() / "AppData" / "Local"
-    elif platform == "darwin":
-        folder = Path.home() / "Library" / "Application Support"
-    else:
-        folder = Path.home() / ".local" / "state"
-    return folder / "relquery" / "history"
+        return given / "relquery" / "history"
+    if platform in ("win32", "darwin"):
+        return Path(typer.get_app_dir("relquery", roaming=False)) / "history"
+    return Path.home() / ".local" / "state" / "relquery" / "history"
 
 
-def open_history(path: Path | None) -> History:
-    """The history in a file, which is created if needed. None: only for this session."""
-    if path is None:
-        return InMemoryHistory()
+def open_history(path: Path) -> History:
+    """The history in a file, which is created if needed; else one for this session alone."""
     try:
         path.parent.mkdir(_OWNERS_FOLDER, parents=True, exist_ok=True)
         with open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, _OWNER), "a+b") as file:
@@ -60,36 +52,24 @@ def open_history(path: Path | None) -> History:
             file.read(1)
         path.chmod(_OWNER)
     except OSError as error:
-        said = f"The history is not kept: {path} cannot be used ({error.strerror})."
-        say(said)
+        say(f"The history is not kept: {path} cannot be used ({error.strerror}).")
         return InMemoryHistory()
     return _File(str(path))
 
 
-_PROMPT = "relquery> "
-_CONTINUED = "     ...> "
+class Reader:
+    """Reads from a person, with history, completion and colours.
 
-
-class Reader(Protocol):
-    """Reads from a person. Ctrl-C raises KeyboardInterrupt, Ctrl-D EOFError."""
-
-    def read(self) -> str:
-        """Read one or more complete entries."""
-
-    def answer(self, question: str) -> str:
-        """Read a line that answers a question."""
-
-
-class PromptReader:
-    """A reader with history, completion and colours. output: None for standard output."""
+    Ctrl-C raises KeyboardInterrupt, Ctrl-D EOFError. output: None for standard output.
+    """
 
     def __init__(
         self, history: History, completer: Completer, output: Output | None = None
     ) -> None:
         self._session = PromptSession[str](
-            [("class:prompt", _PROMPT)],
+            [("class:prompt", "relquery> ")],
             multiline=True,
-            prompt_continuation=[("class:continued", _CONTINUED)],
+            prompt_continuation=[("class:continued", "     ...> ")],
             history=history,
             completer=completer,
             complete_while_typing=False,
@@ -101,39 +81,30 @@ class PromptReader:
         self._questions = PromptSession[str](output=output)
 
     def read(self) -> str:
-        """See Reader."""
+        """Read one or more complete entries."""
         return self._session.prompt()
 
-    def answer(self, question: str) -> str:
-        """See Reader."""
-        return self._questions.prompt(question)
+    def is_yes(self, question: str) -> bool:
+        """Read a line that answers a question; Ctrl-C and Ctrl-D mean no."""
+        try:
+            return self._questions.prompt(question).strip().lower() in ("y", "yes")
+        except (KeyboardInterrupt, EOFError):
+            return False
 
 
-class LineReader:
-    """Reads lines, for terminals that cannot move the cursor. line: reads one, like `input`."""
-
-    def __init__(self, line: Callable[[str], str] = input) -> None:
-        self._line = line
-
-    def read(self) -> str:
-        """See Reader."""
-        text = self._line(_PROMPT)
-        while not is_whole(text):
-            text = f"{text}\n{self._line(_CONTINUED)}"
-        return text
-
-    def answer(self, question: str) -> str:
-        """See Reader."""
-        return self._line(question)
-
-
-def open_reader(history: Callable[[], History], completer: Completer) -> Reader:
-    """The reader that fits the terminal of this process."""
-    if os.environ.get("TERM", "").lower() in ("dumb", "unknown"):
-        return LineReader()
+def open_reader(completer: Completer, *, keeps_history: bool) -> Reader:
+    """The reader for the terminal of this process."""
     # If results go to a file, the person still sees what they type.
     output = None if sys.stdout.isatty() else create_output(sys.stderr)
-    return PromptReader(history(), completer, output)
+    return Reader(_history() if keeps_history else InMemoryHistory(), completer, output)
+
+
+def _history() -> History:
+    try:
+        return open_history(history_file(os.environ))
+    except RuntimeError:
+        say("The history is not kept: there is no home folder. Set XDG_STATE_HOME.")
+        return InMemoryHistory()
 
 
 def _bindings() -> KeyBindings:

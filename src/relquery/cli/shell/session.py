@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 from rich.console import Console, RenderableType
 
 from relquery.backends.base import Backend, LazyBackend
-from relquery.cli.shell.split import Tables
-from relquery.cli.sql.options import Setup, load_shown
-from relquery.cli.sql.output import SHOWN, TEXTS, Format, drawn
-from relquery.cli.terminal.interrupt import deferred
-from relquery.cli.terminal.show import fits, records, result_table, say
+from relquery.cli.interrupt import deferred
+from relquery.cli.shell.completion import Tables
+from relquery.cli.sql.options import ConnectionOptions, load_shown
+from relquery.cli.sql.output import SHOWN, Format, in_form, rows_view
+from relquery.cli.tables import find_table
+from relquery.cli.terminal import say
 from relquery.connection import Connection
 from relquery.errors import ConfigError, QueryError
-from relquery.sql.render import printable, view_of
+from relquery.sql.render import printable
 from relquery.sql.result import Result
 from relquery.sql.retrieval.functions import install_count
 
@@ -50,15 +51,10 @@ class Screen:
         if not result.columns:
             return
         if self.form is not Format.TABLE:
-            self._write(TEXTS[self.form](result))
-        elif view_of(result.table, "text") is not None:
-            self.draw(drawn(result.table))
-        elif self._file is not None:
-            self.draw(result_table(result, len(result)))
-        elif fits(result, self.rows, self.width):
-            self.draw(result_table(result, self.rows))
+            self._write(in_form(result, self.form))
         else:
-            self.draw(records(result, self.rows))
+            rows = self.rows if self._file is None else len(result)
+            self.draw(rows_view(result, rows, self.width))
 
     def draw(self, view: RenderableType) -> None:
         """Show a table or another renderable."""
@@ -73,8 +69,7 @@ class Screen:
 
     def say(self, text: str, style: str | None = None) -> None:
         """Show a message."""
-        shown = printable(text, "\n\t")
-        say(shown, style)
+        say(printable(text, "\n\t"), style)
 
     def redirect(self, path: Path | None) -> None:
         """Send results to a file, which is emptied, or to standard output. Raises ConfigError."""
@@ -114,7 +109,7 @@ class Session:
     `.read` that they come from.
     """
 
-    setup: Setup
+    setup: ConnectionOptions
     connection: Connection
     backend: LazyBackend
     screen: Screen
@@ -128,7 +123,7 @@ class Session:
     reading: list[Path] = field(default_factory=list)
 
     @classmethod
-    def open(cls, setup: Setup, screen: Screen, ask: Ask) -> Session:
+    def open(cls, setup: ConnectionOptions, screen: Screen, ask: Ask) -> Session:
         """Open the database; no model is loaded."""
         backend = _lazy(setup)
         return cls(setup, setup.connect(backend), backend, screen, ask)
@@ -136,7 +131,13 @@ class Session:
     @property
     def model(self) -> str:
         """The name of the model that answers."""
-        return self.setup.model or "demo"
+        return self.setup.answering
+
+    @property
+    def stored(self) -> int:
+        """Answers that the session has stored in its ledger."""
+        ledger = self.connection.ledger
+        return 0 if ledger is None else ledger.stored
 
     def refresh(self) -> None:
         """Update the tables for completion."""
@@ -171,7 +172,8 @@ class Session:
     def register(self, name: str, path: Path) -> None:
         """Make a file readable as a table. Raises TableError."""
         self.connection.register(name, path)
-        self.setup = replace(self.setup, tables={**self.setup.tables, name: path})
+        table = [one for one in self.setup.table or () if find_table(one)[0] != name]
+        self.setup = replace(self.setup, table=[*table, f"{name}={path}"])
 
     def stop(self, text: str) -> None:
         """Show a message, and drop the entries that were to run next."""
@@ -189,26 +191,17 @@ class Session:
         self.backend.close()
 
 
-@dataclass(slots=True)
-class _Loader:
-    """Loads a model once, even if Ctrl-C is pressed meanwhile."""
+def _lazy(setup: ConnectionOptions) -> LazyBackend:
+    """The model, which is loaded once, even if Ctrl-C is pressed meanwhile."""
+    model, options, loaded = setup.answering, setup.of_backend(), list[Backend]()
 
-    model: str
-    options: Mapping[str, Any]
-    screen_says: Callable[[str], None]
-    loaded: Backend | None = None
+    def load() -> Backend:
+        if not loaded:
+            with deferred(lambda: say(_STOPPING.format(model))):
+                loaded.append(load_shown(model, options))
+        return loaded[0]
 
-    def __call__(self) -> Backend:
-        if self.loaded is None:
-            with deferred(self._heard):
-                self.loaded = load_shown(self.model, self.options)
-        return self.loaded
-
-    def _heard(self) -> None:
-        self.screen_says(
-            f"Stopping when {self.model} is loaded. Press Ctrl-C again to stop at once."
-        )
+    return LazyBackend(load)
 
 
-def _lazy(setup: Setup) -> LazyBackend:
-    return LazyBackend(_Loader(setup.model or "demo", setup.options, Screen().say))
+_STOPPING = "Stopping when {} is loaded. Press Ctrl-C again to stop at once."

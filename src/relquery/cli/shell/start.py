@@ -9,21 +9,16 @@ import traceback
 from functools import partial
 from importlib.metadata import version
 
-from prompt_toolkit.history import History, InMemoryHistory
-
+from relquery.cli.interrupt import interruptible
 from relquery.cli.shell.commands import COMMANDS, run_command
-from relquery.cli.shell.reader import Reader, history_file, open_history, open_reader
+from relquery.cli.shell.completion import ShellCompleter
+from relquery.cli.shell.lexer import entries
+from relquery.cli.shell.reader import Reader, open_reader
 from relquery.cli.shell.session import Screen, Session
-from relquery.cli.shell.split import entries
-from relquery.cli.shell.typing import ShellCompleter
-from relquery.cli.sql.options import Setup
-from relquery.cli.sql.output import Format, explanation_view, print_errors
-from relquery.cli.sql.running import Came
-from relquery.cli.terminal.console import errors_console
-from relquery.cli.terminal.interrupt import interruptible
-from relquery.cli.terminal.show import progress, shown_warnings
+from relquery.cli.sql.options import ConnectionOptions
+from relquery.cli.sql.output import Came, Format, explanation_view, print_errors
+from relquery.cli.terminal import errors_console, progress, shown_warnings
 from relquery.errors import PartialResultWarning, RelqueryError, UnknownTableError
-from relquery.ledger import Ledger
 from relquery.report import Report
 from relquery.sql.binder.statement import Calling, read_statement
 from relquery.sql.explain.explanation import SqlExplanation
@@ -53,7 +48,7 @@ def run_statement(session: Session, text: str) -> None:
 
 def _run(session: Session, text: str) -> None:
     connection, came = session.connection, Came()
-    stored, start = _stored(connection.ledger), connection.clock()
+    stored, start = session.stored, connection.clock()
     try:
         with (
             shown_warnings(PartialResultWarning),
@@ -63,8 +58,7 @@ def _run(session: Session, text: str) -> None:
             advanced = came.counting(advance)
             result = connection.sql(text, progress=advanced, **session.setup.sampling)
     except KeyboardInterrupt:
-        new = _stored(connection.ledger) - stored
-        session.stop(f"Interrupted. {_kept(new, came)}".rstrip())
+        session.stop(f"Interrupted. {_kept(session.stored - stored, came)}".rstrip())
         return
     seconds = connection.clock() - start
     if result.report.stages:
@@ -73,10 +67,6 @@ def _run(session: Session, text: str) -> None:
     print_errors(result, "  .errors shows all")
     if session.is_timed:
         session.screen.say(f"{seconds:.2f} s")
-
-
-def _stored(ledger: Ledger | None) -> int:
-    return 0 if ledger is None else ledger.stored
 
 
 def _kept(new: int, came: Came) -> str:
@@ -127,16 +117,15 @@ def _question(explanation: SqlExplanation, total: int | None) -> str:
     return f"Send {bound}{total:,} {'call' if total == 1 else 'calls'}?"
 
 
-def open_shell(setup: Setup, form: Format, *, keep_history: bool) -> None:
+def open_shell(setup: ConnectionOptions, form: Format, *, keep_history: bool) -> None:
     """Run a shell in this process's terminal. Raises RelqueryError if it cannot be opened."""
     for stream in (sys.stdout, sys.stderr):  # characters that a terminal lacks are written out
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     session = Session.open(setup, Screen(form), lambda question: False)
     try:
-        history = partial(_history, session, keep_history)
-        reader = open_reader(history, completer(session))
-        session.ask = partial(is_yes, reader)
+        reader = open_reader(completer(session), keeps_history=keep_history)
+        session.ask = reader.is_yes
         session.screen.say(
             f"relquery {version('relquery')}, model {session.model}. Statements end with ;. "
             ".help lists commands, Ctrl-D leaves."
@@ -174,49 +163,31 @@ def run_entries(session: Session, text: str) -> None:
     session.reading.clear()
     session.pending[:] = entries(text).whole
     while session.pending and not session.is_over:
-        entry = session.pending.pop(0)
-        try:
-            with interruptible(PATIENCE):
-                (run_command if entry.startswith(".") else run_statement)(session, entry)
-        except KeyboardInterrupt:
-            session.stop("Interrupted.")
-        except BrokenPipeError:
-            if session.screen.path is None:
-                raise
-            said = f"{session.screen.path} is no longer being read. Results go to this terminal."
-            session.screen.close()
-            session.stop(said)
-        except (RelqueryError, OSError) as error:
-            remedy = (
-                " In the shell: .register NAME=FILE."
-                if isinstance(error, UnknownTableError)
-                else ""
-            )
-            _show_error(session, f"Error: {error}{remedy}")
-        except Exception as error:  # a mistake of ours must not cost the session its answers
-            session.screen.say(traceback.format_exc())
-            _show_error(session, f"Error in relquery itself, please report it: {error}")
+        _run_entry(session, session.pending.pop(0))
 
 
-def is_yes(reader: Reader, question: str) -> bool:
-    """Ask a person; Ctrl-C and Ctrl-D mean no."""
+def _run_entry(session: Session, entry: str) -> None:
     try:
-        return reader.answer(question).strip().lower() in ("y", "yes")
-    except (KeyboardInterrupt, EOFError):
-        return False
+        with interruptible(PATIENCE):
+            (run_command if entry.startswith(".") else run_statement)(session, entry)
+    except KeyboardInterrupt:
+        session.stop("Interrupted.")
+    except BrokenPipeError:
+        if session.screen.path is None:
+            raise
+        said = f"{session.screen.path} is no longer being read. Results go to this terminal."
+        session.screen.close()
+        session.stop(said)
+    except (RelqueryError, OSError) as error:
+        is_unknown = isinstance(error, UnknownTableError)
+        remedy = " In the shell: .register NAME=FILE." if is_unknown else ""
+        _show_error(session, f"Error: {error}{remedy}")
+    except Exception as error:  # a mistake of ours must not cost the session its answers
+        session.screen.say(traceback.format_exc())
+        _show_error(session, f"Error in relquery itself, please report it: {error}")
 
 
 def _show_error(session: Session, text: str) -> None:
     session.screen.say(text, "red")
     if session.pending:
         session.stop("")
-
-
-def _history(session: Session, is_kept: bool) -> History:
-    if not is_kept:
-        return InMemoryHistory()
-    try:
-        return open_history(history_file(os.environ))
-    except RuntimeError:
-        session.screen.say("The history is not kept: there is no home folder. Set XDG_STATE_HOME.")
-        return InMemoryHistory()

@@ -1,9 +1,10 @@
-"""Prints and writes what `relquery sql` has come to."""
+"""What `relquery sql` and its shell have come to: printed, written, and what of it is kept."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,17 +14,11 @@ import typer
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from relquery.cli.sql.running import Outcome
-from relquery.cli.terminal.console import errors_console
-from relquery.cli.terminal.show import (
-    figures,
-    report_view,
-    result_table,
-    say,
-    to_json,
-)
-from relquery.cli.terminal.tables import check_rows, export, is_same, rows_of
+from relquery.cli.tables import check_rows, export, is_same, rows_of
+from relquery.cli.terminal import errors_console, report_view, result_table, say, table, to_json
 from relquery.errors import ConfigError
+from relquery.ledger import Ledger
+from relquery.progress.watch import Watch
 from relquery.sql.exchange.arrow import distinct_names
 from relquery.sql.exchange.python import for_csv
 from relquery.sql.render import printable, view_of
@@ -35,6 +30,8 @@ if TYPE_CHECKING:
 
 SHOWN = 50
 """Rows of a table that are shown."""
+_SHOWN_ERRORS = 3
+_WORDS = ("stage", "model", "answers", "asks")
 
 
 class Format(Enum):
@@ -46,22 +43,71 @@ class Format(Enum):
     MARKDOWN = "markdown"
 
 
-def as_csv(result: Result) -> str:
-    """All rows as CSV."""
-    import pyarrow.csv as pa_csv
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a query; what does not apply is None."""
 
-    sink = pa.BufferOutputStream()
-    pa_csv.write_csv(for_csv(result.table, distinct_names(result.columns)), sink)
-    return sink.getvalue().to_pybytes().decode()  # type: ignore[no-any-return]
-
-
-def as_json(result: Result) -> str:
-    """All rows as a JSON list of objects."""
-    return to_json(rows_of(result)) + "\n"
+    result: Result
+    explanation: SqlExplanation | None = None
+    preview: Preview | None = None
 
 
-def as_markdown(result: Result) -> str:
-    """All rows as a table in Markdown."""
+@dataclass(slots=True)
+class Came:
+    """Answers to a query that have come."""
+
+    answers: int = 0
+    """Of the model."""
+    known: int = 0
+    """Of the ledger, which knew them before."""
+    _done: dict[str, int] = field(default_factory=dict)
+
+    def counting(self, watch: Watch) -> Watch:
+        """Also report progress: new answers one at a time, known ones all at once."""
+
+        def count(stage: str, done: int, total: int) -> None:
+            more = done - self._done.get(stage, 0)
+            if stage in self._done and more == 1:
+                self.answers += 1
+            else:
+                self.known += more
+            self._done[stage] = done
+
+        return watch.after(count)
+
+
+def what_is_kept(
+    ledger: Ledger | None, came: Came, go_on: str = "run the same command to go on"
+) -> str:
+    """What to tell the user after an interrupt. go_on: how, where a file keeps the answers."""
+    kept = 0 if ledger is None else ledger.stored
+    if not kept and not came.answers:
+        if came.known and ledger is not None and ledger.path is not None:
+            return (
+                f"No new answer had arrived; the {came.known} known ones stay in {ledger.path}. "
+                f"{go_on[0].upper()}{go_on[1:]}."
+            )
+        return "No answer had arrived."
+    if not kept:
+        return (
+            "No answer of this run is kept: only whole ones are, and above temperature 0 only with "
+            "--seed."
+        )
+    if ledger is None or ledger.path is None:
+        return "Give --ledger FILE to keep what is answered."
+    return f"Answers so far are in {ledger.path} ({kept} new); {go_on}."
+
+
+def in_form(result: Result, form: Format) -> str:
+    """All rows as CSV, as a JSON list of objects, or as a table in Markdown."""
+    if form is Format.CSV:
+        import pyarrow.csv as pa_csv
+
+        sink = pa.BufferOutputStream()
+        pa_csv.write_csv(for_csv(result.table, distinct_names(result.columns)), sink)
+        return sink.getvalue().to_pybytes().decode()  # type: ignore[no-any-return]
+    if form is Format.JSON:
+        return to_json(rows_of(result)) + "\n"
     rows = [result.columns, ["---"] * len(result.columns), *result.plain()]
     return "".join(f"| {' | '.join(map(_in_markdown, row))} |\n" for row in rows)
 
@@ -70,9 +116,6 @@ def _in_markdown(value: object) -> str:
     text = "NULL" if value is None else str(value)
     lines = text.replace("\\", "\\\\").replace("|", "\\|").splitlines()
     return "<br>".join(map(printable, lines))
-
-
-TEXTS = {Format.CSV: as_csv, Format.JSON: as_json, Format.MARKDOWN: as_markdown}
 
 
 def print_errors(result: Result, more: str = "") -> None:
@@ -84,40 +127,34 @@ def print_errors(result: Result, more: str = "") -> None:
     if result.report.stages:
         console.print(report_view(result.report, console.width))
     for note in result.report.notes:
-        console.print(note, markup=False, highlight=False)
-    if result.errors:
-        count = len(result.errors)
-        what = "1 value is missing" if count == 1 else f"{count} values are missing"
-        console.print(f"{what}; the first:" if count > 3 else f"{what}:", style="red")
-        for error in result.errors[:3]:
-            text = printable(f"  {error.stage}, row {error.row}: {error.error}", "\n")
-            console.print(text, markup=False, highlight=False)
-        if count > 3 and more:
-            console.print(more, markup=False, highlight=False)
+        say(note)
+    if not result.errors:
+        return
+    count = len(result.errors)
+    what = "1 value is missing" if count == 1 else f"{count} values are missing"
+    say(f"{what}; the first:" if count > _SHOWN_ERRORS else f"{what}:", "red")
+    for error in result.errors[:_SHOWN_ERRORS]:
+        say(printable(f"  {error.stage}, row {error.row}: {error.error}", "\n"))
+    if count > _SHOWN_ERRORS and more:
+        say(more)
 
 
-_WORDS = ("stage", "model", "answers", "asks")
-
-
-def explanation_view(explanation: SqlExplanation, width: int | None = None) -> Group | Text:
+def explanation_view(explanation: SqlExplanation, width: int | None = None) -> RenderableType:
     """A row per call, what is not known left out, and below it how calls would be cheaper.
 
     width: columns of the terminal; where it is too narrow, each figure has a line of its own.
     """
     if not explanation.calls:
         return Text(str(explanation))
-    view = figures(explanation.columns(), explanation.title, width, _WORDS)
+    view = table(explanation.columns(), explanation.title, width, _WORDS)
     return Group(view, *map(Text, explanation.notes))
 
 
-def whole(preview: Preview) -> Group:
-    """What a preview says of all rows."""
-    notes = map(Text, preview.notes)
-    return Group(*notes, Text("\nFor all rows:"), explanation_view(preview.cost))
-
-
-def drawn(table: pa.Table) -> RenderableType:
-    """What EXPLAIN of calls among other statements returns, or EXPLAIN ANALYZE: a row per stage."""
+def rows_view(result: Result, rows: int, width: int | None = None) -> RenderableType:
+    """The first rows of a result, or what EXPLAIN has returned."""
+    text = view_of(result.table, "text")
+    if text is None:
+        return result_table(result, rows, width)
     # Imported here: most queries are not explained.
     from relquery.sql.explain.explanation import (
         ANALYSIS_TITLE,
@@ -126,10 +163,10 @@ def drawn(table: pa.Table) -> RenderableType:
         is_analysis,
     )
 
-    if is_analysis(table):
-        view = figures(dict(analysis_cells(table)), ANALYSIS_TITLE, None, _WORDS)
-        return Group(view, *map(Text, analysis_notes(table)))
-    return Text(view_of(table, "text") or "")
+    if not is_analysis(result.table):
+        return Text(text)
+    view = table(dict(analysis_cells(result.table)), ANALYSIS_TITLE, None, _WORDS)
+    return Group(view, *map(Text, analysis_notes(result.table)))
 
 
 def check_overwritten(path: Path, tables: Mapping[str, Path]) -> None:
@@ -153,25 +190,21 @@ def save(result: Result, output: Path | None, html: Path | None) -> None:
 
 def print_outcome(outcome: Outcome, form: Format) -> None:
     """Print the rows, or what was explained or measured, on standard output."""
-    result = outcome.result
-    if form is Format.TABLE and outcome.explanation is not None:
+    result, told, preview = outcome.result, outcome.explanation, outcome.preview
+    if form is Format.TABLE and told is not None:
         console = Console()
-        width = console.width if outcome.explanation.tells_costs else None
-        console.print(explanation_view(outcome.explanation, width))
-    elif form is Format.TABLE and view_of(result.table, "text") is not None:
-        Console().print(drawn(result.table))
+        console.print(explanation_view(told, console.width if told.tells_costs else None))
     elif form is Format.TABLE:
-        Console().print(result_table(result, SHOWN))
-    elif form is Format.CSV:
-        import pyarrow.csv as pa_csv
-
-        pa_csv.write_csv(for_csv(result.table, distinct_names(result.columns)), sys.stdout.buffer)
-    elif form is Format.MARKDOWN:
-        typer.echo(as_markdown(result), nl=False)
-    else:
-        report = result.report.to_dict()
+        Console().print(rows_view(result, SHOWN))
+    elif form is Format.JSON:
         errors = [{"stage": e.stage, "row": e.row, "error": e.error} for e in result.errors]
-        typer.echo(to_json({"rows": rows_of(result), "errors": errors, "report": report}))
-    if outcome.preview is not None:
+        typer.echo(
+            to_json({"rows": rows_of(result), "errors": errors, "report": result.report.to_dict()})
+        )
+    else:
+        sys.stdout.buffer.write(in_form(result, form).encode())
+        sys.stdout.flush()
+    if preview is not None:
+        notes, cost = map(Text, preview.notes), explanation_view(preview.cost)
         console = Console() if form is Format.TABLE else errors_console()
-        console.print(whole(outcome.preview))
+        console.print(Group(*notes, Text("\nFor all rows:"), cost))

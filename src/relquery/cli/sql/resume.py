@@ -14,9 +14,9 @@ import typer
 
 from relquery.backends.embedding.load import AUTO, default_embedder
 from relquery.cli.app import command as command_of
-from relquery.cli.terminal.exits import PENDING
-from relquery.cli.terminal.files import find_table
-from relquery.cli.terminal.show import say
+from relquery.cli.exits import PENDING
+from relquery.cli.tables import find_table
+from relquery.cli.terminal import say
 from relquery.errors import ConfigError
 from relquery.ledger import Ledger
 from relquery.ledger.records import Filter, Group, opened

@@ -9,11 +9,8 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
-from relquery.cli.terminal.console import errors_console
-from relquery.cli.terminal.show import say
+from relquery.cli.terminal import errors_console, say, table
 from relquery.errors import ConfigError, unknown
 from relquery.serve.auth import (
     Key,
@@ -104,15 +101,14 @@ def list_(file: _File = _USUAL) -> None:
     """Show the keys of a file: names, limits and how each begins."""
     found, now = read_keys(file), datetime.now(UTC)
     shown = [each.name for each in fields(Key) if each.name != "hash"]
-    view = Table(show_edge=False, pad_edge=False)
-    for name in shown:
-        view.add_column(name.replace("_", " "))
-    for key in found:
-        texts = {name: _text(getattr(key, name)) for name in shown}
-        if not key.is_valid(now):
-            texts["expires"] += " (expired)"
-        view.add_row(*(Text(text) for text in texts.values()))
-    Console().print(view)
+    columns = {
+        name.replace("_", " "): [_text(getattr(key, name)) for key in found] for name in shown
+    }
+    columns["expires"] = [
+        text if key.is_valid(now) else f"{text} (expired)"
+        for key, text in zip(found, columns["expires"], strict=True)
+    ]
+    Console().print(table(columns, words=tuple(columns), lines=True))
 
 
 @keys.command()

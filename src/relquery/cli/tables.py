@@ -1,4 +1,4 @@
-"""Tables in files: how commands name them, and reading one as text."""
+"""Files on the command line: tables, how they are named and read, and what is written."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from relquery.cli.terminal.show import say, to_json
+from relquery.cli.terminal import say, to_json
+from relquery.demo.files import table_path
 from relquery.errors import ConfigError, TableError, UnknownColumnError, did_you_mean
 from relquery.report import Report
 from relquery.sql.exchange.arrow import distinct_names
@@ -18,6 +19,34 @@ from relquery.sql.host.database import Database
 from relquery.sql.names import quoted, quoted_text
 from relquery.sql.result import Result
 from relquery.sql.tables import csv_reader, register
+
+_DEMO = "demo:"
+
+
+def find_file(name: str) -> Path:
+    """The path that a person gave; demo:NAME is a bundled table. Raises TableError."""
+    return table_path(name.removeprefix(_DEMO)) if name.startswith(_DEMO) else Path(name)
+
+
+def find_table(given: str) -> tuple[str, Path]:
+    """NAME=FILE, or FILE alone, as a name and a path."""
+    name, separator, file = given.partition("=")
+    if not separator:
+        file, name = given, Path(given.removeprefix(_DEMO)).name.partition(".")[0]
+    return name, find_file(file)
+
+
+def find_tables(given: Sequence[str]) -> dict[str, Path]:
+    """Paths of several tables by name. Raises TableError for two of one name."""
+    found: dict[str, Path] = {}
+    for name, path in map(find_table, given):
+        if name in found:
+            raise TableError(
+                f"Two tables are named '{name}': {found[name]} and {path}. Rename one of them: "
+                f"--table other={path}."
+            )
+        found[name] = path
+    return found
 
 
 def check_rate(option: str, value: float) -> None:

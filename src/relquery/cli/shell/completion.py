@@ -1,4 +1,4 @@
-"""What is typed: completed and coloured."""
+"""What Tab offers at a place in typed text."""
 
 from __future__ import annotations
 
@@ -8,29 +8,17 @@ from pathlib import Path
 
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
-from prompt_toolkit.formatted_text import StyleAndTextTuples
-from prompt_toolkit.formatted_text.utils import split_lines
-from prompt_toolkit.lexers import Lexer
-from prompt_toolkit.styles import Style
 
-from relquery.cli.shell.split import (
-    BEFORE_A_TABLE,
-    FUNCTIONS,
-    KEYWORDS,
-    SEARCHING,
-    Tables,
-    entries,
-    named,
-    pieces,
-    unquoted,
-)
+from relquery.cli.shell.lexer import entries, is_open, pieces
+from relquery.cli.shell.words import BEFORE_A_TABLE, FUNCTIONS, KEYWORDS, SEARCHING
 from relquery.sql.names import quoted
+from relquery.sql.parser.tokens import read_path, tokenize
 
+Tables = Mapping[str, Sequence[str]]
+"""Columns by table."""
 Words = Callable[[], Iterable[str]]
 _TYPED = re.compile(r'(?:((?:"(?:[^"]|"")+"|[^\W\d]\w*)(?:\.\w+)*)\.)?([^\W\d]\w*)?$')
 _IN_BRACES = re.compile(r"\{(?:(\w+)\.)?(\w*)$")
-_SEARCHED = re.compile(r"(?<!\w)(\w+)\s*\(\s*$")
-_LAST_WORD = re.compile(r"(\w+)\s+$")
 _PLAIN_NAME = re.compile(r"[^\W\d]\w*")
 
 
@@ -46,13 +34,13 @@ class ShellCompleter(Completer):
 
     def get_completions(self, document: Document, event: CompleteEvent) -> Iterator[Completion]:
         """See Completer."""
-        before = entries(document.text_before_cursor + "\0").rest.removesuffix("\0")
+        before = entries(f"{document.text_before_cursor}x").rest.removesuffix("x")
         line = document.current_line_before_cursor
         if not before and line.lstrip().startswith("."):
             yield from self._of_command(line.lstrip())
             return
         after = document.text_after_cursor
-        end = next((one.start for one in pieces(after) if one.kind == "end"), len(after))
+        end = next((one.start for one in pieces(after) if one.text == ";"), len(after))
         yield from self._of_statement(before, before + after[:end])
 
     def _of_command(self, line: str) -> Iterator[Completion]:
@@ -64,11 +52,10 @@ class ShellCompleter(Completer):
             yield from _files(argument) if words is None else _matching(words(), argument.lstrip())
 
     def _of_statement(self, before: str, statement: str) -> Iterator[Completion]:
-        tables = self._tables()
-        last = next((one for one in reversed(list(pieces(before))) if one.is_open), None)
-        if last is not None:
-            if last.kind == "text":
-                yield from _in_text(before, last.start, statement, tables)
+        tables, read = self._tables(), pieces(before)
+        if is_open(before):
+            if read and read[-1].is_quoted:
+                yield from _in_text(before, statement, tables)
             return
         typed = _TYPED.search(before)
         assert typed is not None  # it matches nothing, too
@@ -77,8 +64,8 @@ class ShellCompleter(Completer):
         if typed[1] is not None:
             yield from _columns(typed[1], word, found or tables)
             return
-        previous = _LAST_WORD.search(before[: len(before) - len(word)])
-        yield from self._words(word, previous[1].upper() if previous else "", found, tables)
+        last = read[-2:-1] if word else read[-1:]
+        yield from self._words(word, last[0].text.upper() if last else "", found, tables)
 
     def _words(
         self, word: str, previous: str, found: Tables, tables: Tables
@@ -98,17 +85,34 @@ class ShellCompleter(Completer):
             yield from _matching(keywords, word)
 
 
-def _in_text(before: str, start: int, statement: str, tables: Tables) -> Iterator[Completion]:
-    """Columns in braces; tables and their columns if the text says what a function searches.
+def named(statement: str, tables: Tables) -> dict[str, Sequence[str]]:
+    """Columns of the tables that a statement names, by lower-case name and alias."""
+    by_name = {name.lower(): columns for name, columns in tables.items()}
+    found: dict[str, Sequence[str]] = {}
+    tokens = tokenize(statement)
+    for at, token in enumerate(tokens):
+        path, after = read_path(tokens, at)
+        name = ".".join(path).lower()
+        if not token.is_name or name not in by_name:
+            continue
+        found[name] = by_name[name]
+        alias = tokens[after : after + 2]
+        if alias and alias[0].word == "AS":
+            alias = alias[1:]
+        if alias and alias[0].is_name and alias[0].word not in KEYWORDS:
+            found[alias[0].name.lower()] = by_name[name]
+    return found
 
-    start: where the text begins.
-    """
-    inside = _IN_BRACES.search(before, start)
-    function = _SEARCHED.search(before[:start])
+
+def _in_text(before: str, statement: str, tables: Tables) -> Iterator[Completion]:
+    """Columns in braces; tables and their columns if the text says what a function searches."""
+    *read, text = pieces(before)
+    inside = _IN_BRACES.search(before, text.start)
+    function = [one.text.lower() for one in read[-2:]]
     if inside is not None:
         yield from _columns(inside[1], inside[2], named(statement, tables) or tables)
-    elif function is not None and function[1].lower() in SEARCHING and before[start] == "'":
-        typed = before[start + 1 :]
+    elif len(function) == 2 and function[0] in SEARCHING and function[1] == "(":
+        typed = before[text.start + 1 :]
         of_columns = (f"{name}.{column}" for name in tables for column in tables[name])
         yield from _matching(of_columns if "." in typed else tables, typed, "searched")
 
@@ -117,7 +121,8 @@ def _columns(table: str | None, word: str, tables: Tables) -> Iterator[Completio
     """Columns of one table, or of all."""
     of: Mapping[str, Sequence[str]] = tables
     if table is not None:
-        of = {name: columns for name, columns in tables.items() if name.lower() == unquoted(table)}
+        wanted = ".".join(read_path(tokenize(table), 0)[0]).lower()
+        of = {name: columns for name, columns in tables.items() if name.lower() == wanted}
     by_column: dict[str, str] = {}
     for name, columns in of.items():
         for column in columns:
@@ -152,53 +157,3 @@ def _as_sql(name: str) -> str:
     if not all(map(_PLAIN_NAME.fullmatch, parts)):
         return quoted(name)
     return ".".join(quoted(part) if part.upper() in KEYWORDS else part for part in parts)
-
-
-STYLE = Style.from_dict(
-    {
-        "prompt": "bold",
-        "continued": "ansibrightblack",
-        "sql.keyword": "ansiblue bold",
-        "sql.function": "ansimagenta bold",
-        "sql.text": "ansigreen",
-        "sql.number": "ansicyan",
-        "sql.comment": "ansibrightblack",
-        "sql.name": "",
-        "sql.end": "",
-        "sql.code": "",
-        "command": "ansiyellow",
-    }
-)
-_WORD = re.compile(r"[^\W\d]\w*|\d[\w.]*|[^\w]+")
-_KEYWORDS = frozenset(KEYWORDS)
-
-
-class SqlLexer(Lexer):
-    """Colours keywords, functions of relquery, texts, numbers and comments."""
-
-    def lex_document(self, document: Document) -> Callable[[int], StyleAndTextTuples]:
-        """See Lexer."""
-        lines = list(split_lines(list(_styled(document.text))))
-        return lambda number: lines[number] if number < len(lines) else []
-
-
-def _styled(text: str) -> Iterator[tuple[str, str]]:
-    first = next(iter(entries(text).whole), "")
-    if text.lstrip().startswith(".") or (first.startswith(".") and ";" not in text):
-        yield "class:command", text
-        return
-    for piece in pieces(text):
-        part = text[piece.start : piece.stop]
-        if piece.kind != "code":
-            yield f"class:sql.{piece.kind}", part
-        else:
-            for word in _WORD.findall(part):
-                yield _style_of(word), word
-
-
-def _style_of(word: str) -> str:
-    if word.upper() in FUNCTIONS:
-        return "class:sql.function"
-    if word.upper() in _KEYWORDS:
-        return "class:sql.keyword"
-    return "class:sql.number" if word[0].isdigit() else "class:sql.code"

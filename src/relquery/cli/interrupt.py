@@ -13,8 +13,8 @@ from types import FrameType
 
 import typer
 
-from relquery.cli.terminal.exits import INTERRUPTED
-from relquery.cli.terminal.show import say
+from relquery.cli.exits import INTERRUPTED
+from relquery.cli.terminal import say
 
 _ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
 LOST = 1.0

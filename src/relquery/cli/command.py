@@ -1,0 +1,80 @@
+"""Commands whose options are the fields of a dataclass, and options of several commands."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from typing import Annotated, Any, ClassVar, get_type_hints
+
+import typer
+
+PANEL = "PANEL"
+"""The class variable that names the panel of the help in which the options of a class stand."""
+_OF_TYPER = "typer"
+
+
+def option(help: str, *names: str, default: Any = None, **more: Any) -> Any:
+    """A field that is an option. names: `--name` after the field, if none are given."""
+    return field(default=default, metadata={_OF_TYPER: (typer.Option, names, help, more)})
+
+
+def argument(help: str, **more: Any) -> Any:
+    """A field that is an argument, which must be given unless a default is."""
+    given = {"default": more.pop("default")} if "default" in more else {}
+    return field(**given, metadata={_OF_TYPER: (typer.Argument, (), help, more)})
+
+
+def command_of(options: type[Any]) -> Callable[..., None]:
+    """A command whose arguments and options are the fields of a dataclass, which it then calls."""
+
+    def run(**given: Any) -> None:
+        options(**given)()
+
+    hints = get_type_hints(options)
+    panels = {
+        name: getattr(one, PANEL, None) for one in options.__mro__ for name in _own_fields(one)
+    }
+    shape = inspect.signature(options)
+    parameters = []
+    for one in shape.parameters.values():
+        kind = hints[one.name]
+        if (known := options.__dataclass_fields__[one.name].metadata.get(_OF_TYPER)) is not None:
+            make, names, help, more = known
+            panel = {"rich_help_panel": panels[one.name]} | more
+            kind = Annotated[kind, make(*names, help=help, **panel)]
+        parameters.append(one.replace(annotation=kind))
+    run.__signature__ = shape.replace(parameters=parameters)  # type: ignore[attr-defined]
+    run.__doc__ = options.__doc__
+    return run
+
+
+def _own_fields(kind: type) -> list[str]:
+    return list(vars(kind).get("__annotations__", ()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineOptions:
+    """Options of the engine on this machine."""
+
+    PANEL: ClassVar = "Engine"
+
+    cache_tokens: int | None = option("Capacity of the KV cache in tokens.")
+    cost: str | None = option(
+        "What steps cost (`relquery calibrate`), needed to estimate seconds.",
+        metavar="NAME|FILE.json",
+    )
+    dtype: str | None = option(
+        "What is computed in: float32, bfloat16, float16, or int8 for weights in 4 or 8 bits."
+    )
+    quantize: str | None = option(
+        "int8 or int4: round weights to so many bits when they are loaded."
+    )
+    kv_cache_dtype: str | None = option(
+        "int8: keep keys and values in 8 bits, so that the cache holds more tokens."
+    )
+
+    def of_engine(self) -> dict[str, Any]:
+        """Those that are given."""
+        given = {each.name: getattr(self, each.name) for each in fields(EngineOptions)}
+        return {name: value for name, value in given.items() if value is not None}

@@ -1,1 +1,0 @@
-"""`relquery reorder`."""

@@ -1,1 +1,0 @@
-"""`relquery serve` and `relquery keys`."""
