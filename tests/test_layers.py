@@ -154,7 +154,7 @@ ROOMS: dict[str, list[str]] = {
         "connections", "mcp", "app", "serving", "run",
     ],
     "cascade": ["bounds", "proxies", "sampling", "thresholds"],
-    "evaluation": ["matching", "threshold", "columns", "comparison", "evaluation"],
+    "evaluation": ["threshold", "columns", "comparison", "evaluation"],
     "pii": ["kinds", "lists", "patterns", "persons", "placeholders"],
     "cli": [
         "exits", "terminal", "interrupt", "names", "tables", "command", "app", "sql.options",

@@ -110,14 +110,6 @@ def test_booleans_are_labels(con: Connection) -> None:
     assert [one.label for one in found.labels] == [False, True]
 
 
-def test_right_answers_may_be_in_a_table_joined_by_key(con: Connection) -> None:
-    pairs(con, ["a", "b", "c"], [None] * 3)
-    con.register("gold", {"id": [2, 1, 9], "label": ["c", "x", "y"]})
-    found = rq.evaluate(con, "SELECT id, LLM('x', said) FROM t", "gold.label", key="id")
-    assert (found.right, found.wrong, found.unknown, found.missing) == (1, 1, 1, 1)
-    assert "1 row with a right answer that the query did not return." in repr(found)
-
-
 def test_no_rows_have_no_accuracy(con: Connection) -> None:
     pairs(con, ["a"], ["a"])
     found = rq.evaluate(con, "SELECT said, truth FROM t WHERE id > 5", "truth")
@@ -144,7 +136,6 @@ def test_a_notebook_shows_labels_and_confusion_escaped(con: Connection) -> None:
 
 def test_wrong_arguments_are_told_before_anything_is_asked(con: Connection) -> None:
     pairs(con, ["a"], ["a"])
-    con.register("gold", {"id": [0], "label": ["a"]})
     query = "SELECT id, LLM('x', said) AS guess, truth FROM t"
     known: dict[str, Any] = {"con": con, "query": query, "truth": "truth", "prediction": "guess"}
     for change, message in cases(__file__, "wrong"):

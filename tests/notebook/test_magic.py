@@ -137,24 +137,6 @@ def test_tables_come_before_variables(shell: Any, run: Run) -> None:
     assert run("%relquery SELECT a FROM made").fetchall() == [(1,)]
 
 
-def test_connect_binds_a_connection(shell: Any, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    given: dict[str, Any] = {}
-
-    def opened(model: str, **options: Any) -> object:
-        given.update(options, model=model)
-        return connect(FakeBackend(fails_for_dune))
-
-    monkeypatch.setattr("relquery.notebook.connect", opened)
-    shell.push({"host": "host", "size": 4096})
-    run("%relquery connect openai:x --con mine cache_tokens=$size base_url=http://{host}:80/v1")
-    assert given == {"model": "openai:x", "cache_tokens": 4096, "base_url": "http://host:80/v1"}
-    assert run("%relquery SELECT 7").fetchall() == [(7,)]
-    with pytest.raises(Exception, match="films"):
-        shell.run_line_magic("relquery", "SELECT * FROM films")
-    assert len(run("%relquery --con con SELECT * FROM films")) == 6
-    shell.user_ns["mine"].close()
-
-
 def test_the_cells_of_the_page_run(ipython: Any) -> None:
     ipython.reset(new_session=False)
     ipython.extension_manager.loaded.discard("relquery")
@@ -177,7 +159,7 @@ def test_an_error_is_a_message_without_a_traceback(shell: Any, fails: Fails) -> 
         assert ".py" not in said
     assert fails("%relquery SELECT 1 +* 2 FRM films").rstrip().endswith("^"), "points at its place"
     shell.user_ns.pop("con")
-    assert "%relquery connect demo" in fails("%relquery SELECT 1")
+    assert "con = relquery.connect('demo')" in fails("%relquery SELECT 1")
 
 
 def test_warnings_are_lines(run: Run, capsys: pytest.CaptureFixture[str]) -> None:

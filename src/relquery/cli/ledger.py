@@ -289,7 +289,8 @@ def batches(
         say(f"{path} has no batches.")
         return
     console = Console()
-    console.print(table(_of_batches(found), printable(str(path)), console.width, _WORDS))
+    columns, width = _of_batches(found), console.width
+    console.print(table(columns, printable(str(path)), width, _WORDS, readable=width))
     for server in dict.fromkeys(each.not_asked for each in found if each.not_asked):
         say(f"{server} was not asked. Give its address: relquery batches {path} --base-url URL")
     if cancel:

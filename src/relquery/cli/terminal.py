@@ -50,13 +50,15 @@ def table(
     *,
     lines: bool = False,
     whole: str | None = None,
+    readable: int = _FIGURE,
 ) -> RenderableType:
     """A row for each thing; where a terminal is too narrow, a line for each of its cells.
 
     width: of the terminal; None for as wide as needed. words: the columns that are no figures.
     lines: whether there are lines between columns. whole: the column that is not wrapped.
+    readable: columns of the terminal in which a heading or a cell can be read.
     """
-    if width is not None and not fits(columns.items(), width):
+    if width is not None and not fits(columns.items(), width, readable):
         return in_lines(columns.items(), title)
     view = _grid(columns.items(), [name in words for name in columns], lines=lines, whole=whole)
     # Not a title of the table itself, which is wrapped at its width.

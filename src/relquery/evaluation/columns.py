@@ -1,18 +1,18 @@
-"""The columns of a result that are compared: predictions, right answers and keys."""
+"""The columns of a result that are compared, and when a prediction is right."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
+from math import isfinite
+from numbers import Number
 from typing import Any
 
 import pyarrow as pa
 
-from relquery.connection import Connection
 from relquery.errors import ConfigError, QueryError, unknown
-from relquery.evaluation.matching import is_number
 from relquery.sql.exchange.python import to_plain
-from relquery.sql.names import quoted
 from relquery.sql.result import Result
 
 Key = tuple[Any, ...]
@@ -20,15 +20,11 @@ Key = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class ScoredColumns:
-    """The prediction, the right answer and the key of each row (empty tuples without a key).
-
-    missing: keys of the table of right answers for which the query returned no row.
-    """
+    """The prediction, the right answer and the key of each row (empty tuples without a key)."""
 
     predictions: list[Any]
     truths: list[Any]
     keys: list[Key]
-    missing: int = 0
 
     @property
     def has_scores(self) -> bool:
@@ -41,44 +37,34 @@ class ScoredColumns:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where the columns are in a result. truth: None if it is a column of another table."""
+    """Where the columns are in a result."""
 
     keys: list[int]
-    truth: int | None
+    truth: int
     prediction: int
 
 
 def find_places(
     names: Sequence[str], truth: str, prediction: str | None, key: Sequence[str]
 ) -> Places:
-    """Find columns by their names. names: what the query returns.
+    """Find columns by their names. names: what the query returns. Raises ConfigError."""
+    keys, at = [_place(names, name) for name in key], _place(names, truth, _OF_TABLE)
+    return Places(keys, at, _prediction(names, prediction, {*keys, at}))
 
-    truth: one of them; or "table.column", whose rows are found by the key. Raises ConfigError.
-    """
-    keys = [_place(names, name) for name in key]
-    at = _find(names, truth)
-    if at is None:
-        _check_table(names, truth, key)
-    taken = {*keys, *(() if at is None else (at,))}
-    return Places(keys, at, _prediction(names, prediction, taken))
+
+_OF_TABLE = " truth must be a column that the query returns; join the table that has it."
 
 
 def read_columns(
-    con: Connection, result: Result, truth: str, prediction: str | None, key: Sequence[str]
+    result: Result, truth: str, prediction: str | None, key: Sequence[str]
 ) -> ScoredColumns:
     """Read the columns of a result. The arguments are those of `find_places`.
 
     Raises ConfigError for names that do not exist, QueryError for keys that repeat.
     """
     places = find_places(result.columns, truth, prediction, key)
-    keys = _keys(result, places.keys)
-    if places.truth is not None:
-        truths, missing = _values(result, places.truth), 0
-    else:
-        by_key = right_answers(con, truth, key)
-        truths = [by_key.get(one) for one in keys]
-        missing = len(by_key.keys() - set(keys))
-    return ScoredColumns(_values(result, places.prediction), truths, keys, missing)
+    truths, predictions = _values(result, places.truth), _values(result, places.prediction)
+    return ScoredColumns(predictions, truths, _keys(result, places.keys))
 
 
 def _find(names: Sequence[str], name: str) -> int | None:
@@ -94,25 +80,11 @@ def _find(names: Sequence[str], name: str) -> int | None:
     return lower.index(name.lower()) if name.lower() in lower else None
 
 
-def _place(names: Sequence[str], name: str) -> int:
+def _place(names: Sequence[str], name: str, more: str = "") -> int:
     at = _find(names, name)
     if at is None:
-        raise ConfigError(unknown("column", name, names, of="the result"))
+        raise ConfigError(unknown("column", name, names, of="the result") + more)
     return at
-
-
-def _check_table(names: Sequence[str], truth: str, key: Sequence[str]) -> None:
-    """Raises ConfigError if `truth` cannot be a column of another table."""
-    if "." not in truth:
-        raise ConfigError(
-            unknown("column", truth, names, of="the result")
-            + " truth must be a column that the query returns, or 'table.column' with key=."
-        )
-    if not key:
-        raise ConfigError(
-            f"truth is {truth!r}, a column of a table. Give key=, the columns that say which row "
-            "of the table belongs to which row of the query."
-        )
 
 
 def _prediction(names: Sequence[str], name: str | None, taken: set[int]) -> int:
@@ -142,31 +114,103 @@ def _keys(result: Result, places: Sequence[int]) -> list[Key]:
     if not places:
         return [()] * len(result)
     keys = list(zip(*(_values(result, at) for at in places), strict=True))
-    _check_unique(keys, "The query returns")
-    return keys
-
-
-def _check_unique(keys: Sequence[Key], where: str) -> None:
     seen: set[Key] = set()
     for one in keys:
         if one in seen:
-            shown = ", ".join(map(repr, one))
             raise QueryError(
-                f"{where} the key {shown} more than once. A key must identify one row."
+                f"The query returns the key {', '.join(map(repr, one))} more than once. A key must "
+                "identify one row."
             )
         seen.add(one)
+    return keys
 
 
-def right_answers(
-    con: Connection, truth: str, key: Sequence[str], limit: int | None = None
-) -> dict[Key, Any]:
-    """The right answers of a table by key. truth: "table.column". limit: of rows, all by default.
+Normalize = Callable[[str], str]
 
-    Raises QueryError, also for a key that repeats.
+
+@dataclass(frozen=True, slots=True)
+class Matching:
+    """How values are compared.
+
+    normalize: applied to both texts; None compares them as they are. tolerance: by how much numbers
+    may differ; None for not at all.
     """
-    table, _, column = truth.rpartition(".")
-    names = ", ".join(quoted(name) for name in (*key, column))
-    rows = "" if limit is None else f" LIMIT {limit}"
-    found = con.sql(f"SELECT {names} FROM {'.'.join(map(quoted, table.split('.')))}{rows}")
-    keys = _keys(found, range(len(key)))
-    return dict(zip(keys, _values(found, len(key)), strict=True))
+
+    normalize: Normalize | None = None
+    tolerance: float | None = None
+
+    @classmethod
+    def of(cls, normalize: bool | Normalize, tolerance: float | None) -> Matching:
+        """Raises ConfigError for settings that are not valid."""
+        if not isinstance(normalize, bool) and not callable(normalize):
+            raise ConfigError(f"normalize is {normalize!r}; it must be True, False or a function.")
+        is_number = isinstance(tolerance, int | float) and not isinstance(tolerance, bool)
+        if tolerance is not None and not (is_number and tolerance >= 0 and isfinite(tolerance)):
+            raise ConfigError(f"tolerance is {tolerance!r}; it must be a number of at least 0.")
+        function = (plain if normalize else None) if isinstance(normalize, bool) else normalize
+        return cls(function, tolerance)
+
+    def check(self, predictions: Sequence[Any], truths: Sequence[Any]) -> None:
+        """Raises ConfigError for values that can never be equal, and for settings that do not fit
+        them.
+        """
+        said, right = _kind(predictions), _kind(truths)
+        if said and right and said != right:
+            raise ConfigError(
+                f"The predictions are {said} and the right answers are {right}, which are never "
+                "equal. Cast one of them in the query."
+            )
+        kind = said or right
+        if self.tolerance is not None and kind not in ("numbers", None):
+            raise ConfigError(f"tolerance is for numbers; the right answers are {kind}.")
+        if self.normalize is not None and kind not in ("text", None):
+            raise ConfigError(f"normalize is for text; the right answers are {kind}.")
+
+    def label(self, value: Any) -> Any:
+        """The value after normalisation."""
+        return value if self.normalize is None else self.normalize(value)
+
+    def is_right(self, prediction: Any, truth: Any) -> bool:
+        """Whether a prediction is right. Numbers are compared by their decimal digits."""
+        if self.tolerance is None:
+            return bool(self.label(prediction) == self.label(truth))
+        if not (isfinite(prediction) and isfinite(truth)):
+            return bool(prediction == truth)
+        return abs(_decimal(prediction) - _decimal(truth)) <= _decimal(self.tolerance)
+
+    @property
+    def note(self) -> str | None:
+        """How values are compared; None if they are compared as they are."""
+        if self.normalize is plain:
+            return "Texts are compared without case, outer white space and a full stop at the end."
+        if self.normalize is not None:
+            return "Texts are compared after normalize= was applied to both."
+        if self.tolerance is not None:
+            return f"Numbers are right if they differ by at most {self.tolerance:g}."
+        return None
+
+
+def plain(text: str) -> str:
+    """A text in lower case with single spaces, and without a full stop at its end."""
+    return " ".join(text.split()).rstrip(".").rstrip().casefold()
+
+
+def _decimal(number: Any) -> Decimal:
+    return number if isinstance(number, Decimal) else Decimal(str(number))
+
+
+def _kind(values: Sequence[Any]) -> str | None:
+    """The kind of some values of one SQL type; None if all are NULL."""
+    first = next((one for one in values if one is not None), None)
+    if first is None:
+        return None
+    if isinstance(first, bool):
+        return "booleans"
+    if is_number(first):
+        return "numbers"
+    return "text" if isinstance(first, str) else f"{type(first).__name__} values"
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a number and not a boolean."""
+    return isinstance(value, Number) and not isinstance(value, bool)

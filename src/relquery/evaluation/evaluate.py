@@ -7,9 +7,8 @@ from typing import Any
 
 from relquery.connection import Connection
 from relquery.errors import ConfigError, QueryError, type_of, unknown
-from relquery.evaluation.columns import find_places, read_columns, right_answers
+from relquery.evaluation.columns import Matching, Normalize, find_places, read_columns
 from relquery.evaluation.evaluation import Evaluation
-from relquery.evaluation.matching import Matching, Normalize
 from relquery.sql.parser.statements import split
 from relquery.sql.settings import SETTINGS, keywords_of
 
@@ -29,8 +28,8 @@ def check_arguments(con: object, query: object, truth: object) -> None:
         raise ConfigError(f"truth is {type_of(truth)}; it must be the name of a column. {_USE}")
     if not truth:
         raise ConfigError(
-            "truth is missing. Give the column of right answers: truth='column' for one that the "
-            "query returns, or truth='table.column' and key= for one of another table."
+            "truth is missing. Give the column of right answers, which the query returns: "
+            "truth='column'."
         )
 
 
@@ -47,10 +46,8 @@ def check_columns(
     Several statements are not checked: the last may read what those before it create.
     """
     names = _columns(con, query, params)
-    if names is None:
-        return
-    if find_places(names, truth, prediction, key).truth is None:
-        right_answers(con, truth, key, limit=0)
+    if names is not None:
+        find_places(names, truth, prediction, key)
 
 
 def _columns(
@@ -81,14 +78,14 @@ def evaluate(
 ) -> Evaluation:
     """Run a query and compare its predictions with right answers, row by row.
 
-    truth: the column of right answers: one that the query returns, or "table.column" with a key.
-    Rows where it is NULL do not count. prediction: the column of predictions; by default the only
-    column that is neither truth nor key. NULL means that a row has no answer; such a row is never
-    right. key: the columns that identify a row, needed to compare two evaluations. normalize: True
-    ignores case, outer white space and a full stop at the end of texts; or a function that is
-    applied to both texts. tolerance: by how much numbers may differ. precision: of predictions that
-    are scores, for right answers that are booleans, a threshold is chosen: the lowest one with this
-    precision; None for the one with the best F1. params, options: as for `Connection.sql`.
+    truth: the column of right answers. Rows where it is NULL do not count. prediction: the column
+    of predictions; by default the only column that is neither truth nor key. NULL means that a row
+    has no answer; such a row is never right. key: the columns that identify a row, needed to
+    compare two evaluations. normalize: True ignores case, outer white space and a full stop at the
+    end of texts; or a function that is applied to both texts. tolerance: by how much numbers may
+    differ. precision: of predictions that are scores, for right answers that are booleans, a
+    threshold is chosen: the lowest one with this precision; None for the one with the best F1.
+    params, options: as for `Connection.sql`.
 
     Raises ConfigError for columns and settings that do not fit, where possible before the query
     runs; QueryError if a key repeats; and what `Connection.sql` raises.
@@ -102,5 +99,5 @@ def evaluate(
     keys = (key,) if isinstance(key, str) else tuple(key)
     check_columns(con, query, params, truth, prediction, keys)
     result = con.sql(query, params, **options)
-    columns = read_columns(con, result, truth, prediction, keys)
+    columns = read_columns(result, truth, prediction, keys)
     return Evaluation.of(result, columns, matching, precision)

@@ -10,9 +10,8 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from relquery.errors import ConfigError, QueryError, type_of
-from relquery.evaluation.columns import ScoredColumns
+from relquery.evaluation.columns import Matching, ScoredColumns, is_number
 from relquery.evaluation.comparison import Comparison, compared
-from relquery.evaluation.matching import Matching, is_number
 from relquery.evaluation.threshold import Threshold, check_precision, chosen
 from relquery.html import boxed, lines, of_columns
 from relquery.report import Report, in_columns, wilson_interval
@@ -217,11 +216,6 @@ class Evaluation:
         return self.verdicts.count("unknown")
 
     @property
-    def missing(self) -> int:
-        """Keys of the table of right answers for which the query returned no row."""
-        return self.columns.missing
-
-    @property
     def accuracy(self) -> float | None:
         """Share of `rows` that are right, 0 to 1; None if there are none."""
         return self.right / self.rows if self.rows else None
@@ -290,8 +284,6 @@ class Evaluation:
             yield f"{_rows(self.unanswered)} without an answer: counted as not right."
         if self.unknown:
             yield f"{_rows(self.unknown)} without a right answer: left out."
-        if self.missing:
-            yield f"{_rows(self.missing)} with a right answer that the query did not return."
         if self.error is not None:
             yield f"The mean absolute difference is {self.error:.4g}."
         yield self.matching.note

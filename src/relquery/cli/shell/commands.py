@@ -14,11 +14,13 @@ from relquery.cli.shell.lexer import entries
 from relquery.cli.shell.session import Session
 from relquery.cli.sql.output import Format
 from relquery.cli.tables import find_table, is_same
-from relquery.cli.terminal import report_view, to_json
-from relquery.errors import ConfigError, UnknownTableError, unknown
+from relquery.cli.terminal import to_json
+from relquery.errors import ConfigError, unknown
 from relquery.report import Report
-from relquery.sql.names import quoted
 from relquery.sql.result import Result
+
+Run = Callable[[Session, str], None]
+Words = Callable[[Session], Iterable[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +30,33 @@ class DotCommand:
     name: str
     usage: str
     help: str
-    run: Callable[[Session, str], None]
-    words: Callable[[Session], Iterable[str]] | None = lambda session: ()
+    run: Run
+    words: Words | None
+
+
+COMMANDS: dict[str, DotCommand] = {}
+"""By name, in the order of `.help`."""
+
+
+def _command(
+    usage: str, help: str, words: Words | None = lambda session: ()
+) -> Callable[[Run], Run]:
+    """Makes a function a dot-command, named after it."""
+
+    def add(run: Run) -> Run:
+        name = run.__name__.replace("_", ".")
+        COMMANDS[name] = DotCommand(name, usage, help, run, words)
+        return run
+
+    return add
+
+
+def _switch(session: Session) -> Iterable[str]:
+    return ("on", "off")
+
+
+def _models(session: Session) -> Iterable[str]:
+    return ("demo", "openai:", "random:layers=1", "simulated:a100-opt13b")
 
 
 def run_command(session: Session, line: str) -> None:
@@ -50,6 +77,7 @@ def _without_quotes(text: str) -> str:
     return text[1:-1] if is_quoted else text
 
 
+@_command("", "Show these commands.")
 def _help(session: Session, argument: str) -> None:
     view = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     view.add_column(overflow="fold", max_width=24)
@@ -62,6 +90,7 @@ def _help(session: Session, argument: str) -> None:
     )
 
 
+@_command("", "List the tables and their columns.")
 def _tables(session: Session, argument: str) -> None:
     tables = session.connection.tables()
     if not tables:
@@ -72,25 +101,7 @@ def _tables(session: Session, argument: str) -> None:
     _show(session, {"table": names, "columns": columns})
 
 
-def _schema(session: Session, argument: str) -> None:
-    tables = session.connection.tables()
-    name = next((one for one in tables if one.lower() == argument.lower()), None)
-    if name is None:
-        listing = unknown("table", argument, sorted(tables))
-        raise ConfigError(f"{listing} .register {argument or 'NAME'}=FILE reads a file as a table.")
-    described = _described(session, name).table.select([0, 1])
-    session.screen.show(Result(described.rename_columns(["column", "type"]), (), Report()))
-
-
-def _described(session: Session, name: str) -> Result:
-    """DESCRIBE of a table, whose name may be a path or contain a dot."""
-    try:
-        return session.connection.sql(f"DESCRIBE {quoted(name)}")
-    except UnknownTableError:
-        path = ".".join(map(quoted, name.split(".")))
-        return session.connection.sql(f"DESCRIBE {path}")
-
-
+@_command("NAME=FILE", "Read a CSV, Parquet, JSON or DuckDB file as a table.", None)
 def _register(session: Session, argument: str) -> None:
     if not argument:
         raise ConfigError("Give a file: .register NAME=FILE, e.g. .register movies=movies.csv.")
@@ -100,6 +111,7 @@ def _register(session: Session, argument: str) -> None:
     session.screen.say(f"{name}: {', '.join(columns)}" if columns else f"{name} is readable.")
 
 
+@_command("FILE", "Open a DuckDB file instead of the present database.", None)
 def _open(session: Session, argument: str) -> None:
     if not argument:
         raise ConfigError("Give a DuckDB file: .open FILE. .open :memory: opens an empty database.")
@@ -107,12 +119,19 @@ def _open(session: Session, argument: str) -> None:
     session.last = None
 
 
+@_command("[NAME]", "Show or change the model that answers.", _models)
 def _model(session: Session, argument: str) -> None:
     if argument:
         session.change_model(argument)
     session.screen.say(f"model: {session.model}")
 
 
+@_command(
+    "[on|off|CALLS]",
+    "Show what a statement would ask, and ask before it is sent; with a number, only for more "
+    "calls than that.",
+    _switch,
+)
 def _explain(session: Session, argument: str) -> None:
     if argument.isdecimal() and argument.isascii():
         session.limit = int(argument)
@@ -127,6 +146,7 @@ def _limit(session: Session) -> str:
     return "on" if session.limit == 0 else f"above {session.limit:,} calls"
 
 
+@_command("[on|off]", "Show the seconds that each statement takes.", _switch)
 def _timer(session: Session, argument: str) -> None:
     if argument:
         session.is_timed = _is_on(".timer", argument)
@@ -144,6 +164,11 @@ def _is_on(name: str, argument: str, other: str = "") -> bool:
     return argument.lower() == "on"
 
 
+@_command(
+    "[FORM]",
+    "Show results as table, csv, json or markdown.",
+    lambda session: [form.value for form in Format],
+)
 def _mode(session: Session, argument: str) -> None:
     forms = {form.value: form for form in Format}
     if argument:
@@ -153,6 +178,7 @@ def _mode(session: Session, argument: str) -> None:
     session.screen.say(f"mode: {session.screen.form.value}")
 
 
+@_command("[N]", "Show up to N rows of a table.")
 def _rows(session: Session, argument: str) -> None:
     if argument:
         if not (argument.isdecimal() and argument.isascii() and int(argument)):
@@ -161,6 +187,7 @@ def _rows(session: Session, argument: str) -> None:
     session.screen.say(f"rows: {session.screen.rows:,}")
 
 
+@_command("[FILE]", "Write results to a file; without one, to this terminal.", None)
 def _output(session: Session, argument: str) -> None:
     path = Path(argument).expanduser() if argument else None
     for name, source in session.setup.tables.items():
@@ -171,6 +198,7 @@ def _output(session: Session, argument: str) -> None:
     session.screen.say(f"Results go to {where}.")
 
 
+@_command("FILE", "Run the statements and commands of a file.", None)
 def _read(session: Session, argument: str) -> None:
     if not argument:
         raise ConfigError("Give a file with statements: .read FILE.")
@@ -185,6 +213,7 @@ def _read(session: Session, argument: str) -> None:
     session.pending[:0] = [*found.whole, *([found.rest] if found.rest else [])]
 
 
+@_command("", "Show the values that are missing in the last result.")
 def _errors(session: Session, argument: str) -> None:
     errors = () if session.last is None else session.last.errors
     if not errors:
@@ -200,13 +229,7 @@ def _errors(session: Session, argument: str) -> None:
     _show(session, columns)
 
 
-def _report(session: Session, argument: str) -> None:
-    if session.last is None:
-        session.screen.say("No statement has made calls yet.")
-        return
-    session.screen.draw(report_view(session.last.report, session.screen.width))
-
-
+@_command("", "Show all settings.")
 def _settings(session: Session, argument: str) -> None:
     setup, screen = session.setup, session.screen
     values = {
@@ -224,57 +247,10 @@ def _settings(session: Session, argument: str) -> None:
     _show(session, {"setting": list(values), "value": list(values.values())})
 
 
+@_command("", "Leave the shell; so does Ctrl-D.")
 def _quit(session: Session, argument: str) -> None:
     session.is_over = True
 
 
 def _show(session: Session, columns: Mapping[str, Sequence[object]]) -> None:
     session.screen.show(Result(pa.table(dict(columns)), (), Report()))
-
-
-def _switch(session: Session) -> Iterable[str]:
-    return ("on", "off")
-
-
-_ALL = (
-    DotCommand(".help", "", "Show these commands.", _help),
-    DotCommand(".tables", "", "List the tables and their columns.", _tables),
-    DotCommand(
-        ".schema", "TABLE", "Show the columns of a table and their types.", _schema,
-        lambda session: session.known,
-    ),
-    DotCommand(
-        ".register", "NAME=FILE", "Read a CSV, Parquet, JSON or DuckDB file as a table.",
-        _register, None,
-    ),
-    DotCommand(".open", "FILE", "Open a DuckDB file instead of the present database.", _open, None),
-    DotCommand(
-        ".model", "[NAME]", "Show or change the model that answers.", _model,
-        lambda session: ("demo", "openai:", "random:layers=1", "simulated:a100-opt13b"),
-    ),
-    DotCommand(
-        ".explain", "[on|off|CALLS]",
-        "Show what a statement would ask, and ask before it is sent; with a number, only for more "
-        "calls than that.",
-        _explain, _switch,
-    ),
-    DotCommand(
-        ".timer", "[on|off]", "Show the seconds that each statement takes.", _timer, _switch
-    ),
-    DotCommand(
-        ".mode", "[FORM]", "Show results as table, csv, json or markdown.", _mode,
-        lambda session: [form.value for form in Format],
-    ),
-    DotCommand(".rows", "[N]", "Show up to N rows of a table.", _rows),
-    DotCommand(
-        ".output", "[FILE]", "Write results to a file; without one, to this terminal.", _output,
-        None,
-    ),
-    DotCommand(".read", "FILE", "Run the statements and commands of a file.", _read, None),
-    DotCommand(".errors", "", "Show the values that are missing in the last result.", _errors),
-    DotCommand(".report", "", "Show what the last statement with calls cost.", _report),
-    DotCommand(".settings", "", "Show all settings.", _settings),
-    DotCommand(".quit", "", "Leave the shell; so does Ctrl-D.", _quit),
-)  # fmt: skip
-COMMANDS = {command.name: command for command in _ALL}
-"""By name, in the order of `.help`."""
