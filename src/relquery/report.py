@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import floor, sqrt
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from relquery.html import boxed, lines, of_columns
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 _NORMAL_95 = 1.959964
 _ROUNDING = 1e-9  # of a share that is written with two digits
@@ -232,17 +229,6 @@ class Report:
         shown = of_columns(columns, ("stage", "model", "agreement", "order")) if self.stages else ""
         said = [self.summary or "No LLM calls", *self.notes, self.compared_by]
         return boxed(shown, lines(list(filter(None, said))))
-
-    def __rich__(self) -> Table:
-        from rich.table import Table
-
-        table = Table(title=self.title, title_justify="left", box=None, pad_edge=False)
-        columns = {name: cells for name, cells in self.columns().items() if name != "order"}
-        for heading in columns:
-            table.add_column(heading, justify="left" if heading == "stage" else "right")
-        for row in zip(*columns.values(), strict=True):
-            table.add_row(*row)
-        return table
 
     @property
     def title(self) -> str:

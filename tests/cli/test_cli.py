@@ -343,31 +343,8 @@ def test_an_interrupt_anywhere_says_so(relquery: Run, monkeypatch: pytest.Monkey
     def press(*arguments: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("relquery.cli.prompt.drawn", press)
-    monkeypatch.setattr("relquery.cli.prompt.Schema.load", lambda path: None)
-    assert relquery("prompt", "draw", "s.xml", code=130)[1] == "Interrupted.\n"
-
-
-def test_a_schema_and_a_prompt_over_it_are_drawn(relquery: Run, tmp_path: Path) -> None:
-    schema, asked = tmp_path / "s.xml", tmp_path / "p.xml"
-    schema.write_text(
-        "<schema name='s'>Hello.<module name='a'>A <param name='b' len='2'/></module></schema>"
-    )
-    asked.write_text("<prompt schema='s'><a b='c'/>Why?</prompt>")
-    out, _ = relquery("prompt", "draw", schema)
-    assert out.splitlines() == [
-        "schema s",
-        '├── "Hello."',
-        "└── module a",
-        '    ├── "A"',
-        "    └── parameter b (2 tokens)",
-    ]
-    out, _ = relquery("prompt", "draw", schema, asked)
-    assert out.splitlines() == ["prompt of schema s", '├── + a b="c"', '└── "Why?"']
-    asked.write_text("<prompt schema='s'><aa/></prompt>")
-    _, err = relquery("prompt", "draw", schema, asked, code=1)
-    assert "has no module 'aa'. Modules: a. Did you mean 'a'?" in err
-    assert "<prompt schema='s'><aa/></prompt>" in err
+    monkeypatch.setattr("relquery.cli.doctor.installation", press)
+    assert relquery("doctor", code=130)[1] == "Interrupted.\n"
 
 
 def test_progress_without_a_terminal_is_a_few_lines(capsys: pytest.CaptureFixture[str]) -> None:

@@ -31,7 +31,7 @@ def ask(path: Path, log: Path, seed: int, fails: float) -> None:
     errors in rows.
     """
     rng, keys = random.Random(seed), Keys.of("m", PROMPTS, Sampling())
-    call = Call("m", Sampling(), time.perf_counter)
+    call = Call("m", Sampling())
     with closing(Ledger.open(path)) as ledger, log.open("a") as lines:
         while len(found := ledger.find(keys)) < COUNT:
             left = [at for at in range(COUNT) if at not in found]

@@ -24,7 +24,7 @@ from tests.ledger.test_ledger import write_earlier
 
 PROMPTS = [(Span(f"question {number}"),) for number in range(6)]
 KEYS = Keys.of("m", PROMPTS, Sampling())
-CALL = Call("m", Sampling(), lambda: 0.0)
+CALL = Call("m", Sampling())
 YES = Answer("yes", Finish.STOP)
 
 

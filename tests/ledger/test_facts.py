@@ -20,24 +20,12 @@ from relquery.connection import connect
 from relquery.errors import ModelError
 from relquery.ledger import Call, Keys, Ledger, turns
 from relquery.ledger.facts import without_secrets
-from relquery.ledger.keys import prompt_hash
 from relquery.prompt import Answer, Compared, Finish, Sampling, Span
 from tests.cases import cases
 
 PROMPTS = [(Span(f"question {number}"),) for number in range(4)]
 SAMPLING = Sampling(max_tokens=9, stop=("\n",))
 KEYS = Keys.of("sha256:abc", PROMPTS, SAMPLING)
-
-
-class Clock:
-    """Seconds that pass with every look."""
-
-    def __init__(self, step: float) -> None:
-        self.now, self.step = 0.0, step
-
-    def __call__(self) -> float:
-        self.now += self.step
-        return self.now
 
 
 def rows(path: Path, query: str) -> list[tuple[Any, ...]]:
@@ -50,7 +38,7 @@ def costs(answer: Answer) -> float:
 
 
 def test_each_answer_has_its_facts_and_each_failure_too(path: Path) -> None:
-    call = Call("openai:m", SAMPLING, Clock(0.5), costs, lambda: 1_800_000_000.0)
+    call = Call("openai:m", SAMPLING, costs, lambda: 1_800_000_000.0)
     answers = [
         Answer("a", Finish.STOP, None, 10, 4, 2, 3, written_tokens=5),
         Answer(None, Finish.ERROR, "HTTP 500", 10, attempts=6),
@@ -66,46 +54,23 @@ def test_each_answer_has_its_facts_and_each_failure_too(path: Path) -> None:
     settings = {"max_tokens": 9, "temperature": 0.0, "stop": ["\n"]}
     ((number, model, stored),) = rows(path, "SELECT * FROM calls")
     assert (model, json.loads(stored)) == ("openai:m", settings)
-    hashes = [prompt_hash(prompt) for prompt in PROMPTS]
-    shared = "key, call, run, prompt, cached_tokens, written_tokens, attempts, usd, at, seconds"
+    shared = "key, call, run, prompt, cached_tokens, written_tokens, attempts, usd, at"
     at = 1_800_000_000.0
     assert rows(path, f"SELECT {shared} FROM facts") == [
-        (KEYS.whole[3], number, 7, hashes[3], 4, 5, 3, 0.02, at, 0.5)
+        (KEYS.whole[3], number, 7, KEYS.whole[3], 4, 5, 3, 0.02, at)
     ]
     more = "prompt_tokens, output_tokens, finish, error"
     assert rows(path, f"SELECT {shared}, {more} FROM failures ORDER BY at, rowid") == [
-        (KEYS.whole[1], number, 7, hashes[1], 0, 0, 6, 0.0, at, 0.5, 10, 0, "error", "HTTP 500"),
-        (KEYS.whole[2], number, 7, hashes[2], 0, 0, 1, 0.09, at, 0.5, 10, 9, "length", "Cut off."),
+        (KEYS.whole[1], number, 7, KEYS.whole[1], 0, 0, 6, 0.0, at, 10, 0, "error", "HTTP 500"),
+        (KEYS.whole[2], number, 7, KEYS.whole[2], 0, 0, 1, 0.09, at, 10, 9, "length", "Cut off."),
     ]
-
-
-def test_prompts_that_a_backend_reads_in_any_way_are_timed(path: Path) -> None:
-    call = Call("m", SAMPLING, Clock(1.0))
-    with closing(Ledger.open(path)) as ledger:
-        with turns(PROMPTS, np.arange(4), ledger, KEYS, call) as some:
-            turn = next(some)
-            assert turn.prompts[1:3] == PROMPTS[1:3]
-            assert turn.prompts[-1] == PROMPTS[3]
-            for index in range(4):  # the first was never read
-                turn.heard(index, Answer("x", Finish.STOP))
-        found = rows(path, "SELECT prompt, seconds FROM facts")
-        assert sorted(found, key=str) == sorted(
-            [(None, None), *((prompt_hash(PROMPTS[at]), 3.0) for at in (1, 2, 3))], key=str
-        )
-        with turns(PROMPTS, np.arange(4), ledger, KEYS.marked("again"), call) as some:
-            claims = ledger.claims
-            assert claims is not None
-            claims.take(claims.prepare(), KEYS.marked("again").whole[:2])
-            turn = next(some)
-            assert [len(turn.prompts), *turn.prompts] == [2, *PROMPTS[2:]]
-            assert [turn.prompts[0], *turn.prompts[1:]] == PROMPTS[2:]
 
 
 def test_what_decides_a_comparison_is_known_by_its_own_key(path: Path) -> None:
     compared = Compared.by(Sampling(), ("Yes",))
     keys = Keys.of("m", PROMPTS, compared)
     with closing(Ledger.open(path)) as ledger:
-        call = Call("m", compared, Clock(1.0))
+        call = Call("m", compared)
         with turns(PROMPTS[:1], np.array([0]), ledger, keys, call) as some:
             next(some).heard(0, Answer("N", Finish.DECIDED))
     assert rows(path, "SELECT key FROM facts") == [(keys.decided[0],)]

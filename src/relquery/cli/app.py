@@ -65,7 +65,6 @@ COMMANDS = {
         "span",
         "Span queries: generations that read other generations and reuse their states.",
     ),
-    "prompt": ("prompt", "Prompt markup: schemas of modules, and prompts that import them."),
     "mcp": (
         "serve",
         "Offer the tools of a server to an agent, in the Model Context Protocol on standard input.",

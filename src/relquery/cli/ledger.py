@@ -39,7 +39,6 @@ _TYPES = {
     "attempts": pa.int64(),
     "usd": pa.float64(),
     "at": pa.timestamp("us", "UTC"),
-    "seconds": pa.float64(),
     "run": pa.int64(),
 }
 """Of the columns of an export that are not texts."""

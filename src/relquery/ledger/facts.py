@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any, overload
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
 
-from relquery.ledger.keys import kept_text, prompt_hash
-from relquery.prompt import Answer, Prompt, Sampling
+from relquery.ledger.keys import kept_text
+from relquery.prompt import Answer, Sampling
 from relquery.redaction import redacted
 from relquery.unicode import valid
 
-# Beside the answers, so that earlier versions read and write the file as before.
+# Beside the answers, so that earlier versions read and write the file as before. These had a hash
+# of the prompt in `prompt`, where the key of the question is now, and seconds.
 _CALLS = (
     "CREATE TABLE IF NOT EXISTS calls (call INTEGER PRIMARY KEY, model TEXT NOT NULL, "
     "settings TEXT NOT NULL, UNIQUE (model, settings))"
@@ -41,67 +42,14 @@ _LONGEST = 500  # characters of an error
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
-    """A prompt that a backend has taken. begun: seconds from any start. hash: of its text."""
-
-    begun: float
-    hash: bytes
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Taken(Sequence[Prompt]):
-    """Some prompts of a sequence, built when they are read, as it does.
-
-    which: their places there; None for all. clock: seconds from any start.
-    """
-
-    prompts: Sequence[Prompt]
-    which: Sequence[int] | None
-    clock: Callable[[], float]
-    _open: dict[int, Sent] = field(default_factory=dict)
-
-    def pop(self, index: int) -> Sent | None:
-        """What is known of a prompt that is answered; None if it was never read."""
-        return self._open.pop(index, None)
-
-    def __len__(self) -> int:
-        return len(self.prompts if self.which is None else self.which)
-
-    @overload
-    def __getitem__(self, index: int) -> Prompt: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Prompt]: ...
-    def __getitem__(self, index: int | slice) -> Prompt | list[Prompt]:
-        if isinstance(index, slice):
-            places = range(len(self))[index]
-            if self.which is not None:
-                return [self[at] for at in places]
-            return [self._noted(*one) for one in zip(places, self.prompts[index], strict=True)]
-        at = range(len(self))[index]
-        return self._noted(at, self.prompts[at if self.which is None else self.which[at]])
-
-    def __iter__(self) -> Iterator[Prompt]:
-        some = self.prompts
-        found = iter(some) if self.which is None else (some[at] for at in self.which)
-        for at, prompt in enumerate(found):
-            yield self._noted(at, prompt)
-
-    def _noted(self, at: int, prompt: Prompt) -> Prompt:
-        self._open[at] = Sent(self.clock(), prompt_hash(prompt))
-        return prompt
-
-
-@dataclass(frozen=True, slots=True)
 class Call:
     """What the answers of a call have in common.
 
-    model: its name. usd: what an answer costs; None where it is not known. clock: seconds from any
-    start. now: seconds since 1970.
+    model: its name. usd: what an answer costs; None where it is not known. now: seconds since 1970.
     """
 
     model: str
     sampling: Sampling
-    clock: Callable[[], float]
     usd: Callable[[Answer], float | None] | None = None
     now: Callable[[], float] = time.time
 
@@ -118,33 +66,29 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """How an answer came, or that none did.
-
-    key: of the answer. prompt: a hash of what was sent, None if it was not read. at: seconds since
-    1970. seconds: from when the backend took the prompt.
-    """
+    """How an answer came, or that none did."""
 
     key: bytes
+    """Of the answer."""
+    asked: bytes
+    """The key of a whole answer to the same question, which this may not be."""
     call: Call
     answer: Answer
-    prompt: bytes | None
     usd: float | None
     at: float
-    seconds: float | None
+    """Seconds since 1970."""
 
     @classmethod
-    def of(cls, call: Call, key: bytes, answer: Answer, sent: Sent | None) -> Fact:
+    def of(cls, call: Call, key: bytes, asked: bytes, answer: Answer) -> Fact:
         """About an answer that has just come."""
         usd = None if call.usd is None else call.usd(answer)
-        prompt = None if sent is None else sent.hash
-        seconds = None if sent is None else max(0.0, call.clock() - sent.begun)
-        return cls(key, call, answer, prompt, usd, call.now(), seconds)
+        return cls(key, asked, call, answer, usd, call.now())
 
     def shared(self, call: int, run: int | None) -> tuple[Any, ...]:
         """The values of the columns that answers and failures share."""
         one = self.answer
         counts = (one.cached_tokens, one.written_tokens, one.attempts)
-        return (call, run, self.prompt, *counts, self.usd, self.at, self.seconds)
+        return (call, run, self.asked, *counts, self.usd, self.at, None)
 
 
 def write_facts(connection: Any, facts: Sequence[Fact], run: int | None) -> None:

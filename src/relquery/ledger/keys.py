@@ -122,11 +122,6 @@ def answer_keys(model: str, prompts: Iterable[Prompt], sampling: Sampling) -> li
     return keys
 
 
-def prompt_hash(prompt: Prompt) -> bytes:
-    """A hash of what a model is sent: the same whichever model it is, and with what sampling."""
-    return hashlib.sha256(b"".join(map(_written, prompt))).digest()
-
-
 def _settings(sampling: Sampling) -> tuple[object, ...]:
     """The settings in the key. Newer ones count only if they are set, so old keys stay valid."""
     first = [getattr(sampling, name) for name in _FIRST_SETTINGS]

@@ -17,20 +17,19 @@ from relquery.ledger.runs import Run, runs_of
 from relquery.ledger.store import Ledger, open_to_read, stored_text
 
 COLUMNS = (
-    "key, model, settings, prompt, text, error, prompt_tokens, cached_tokens, written_tokens, "
-    "output_tokens, attempts, usd, at, seconds, run"
+    "key, model, settings, text, error, prompt_tokens, cached_tokens, written_tokens, "
+    "output_tokens, attempts, usd, at, run"
 )
 _KNOWN = "f.cached_tokens, f.written_tokens"
 # A call that failed and was answered later has its answer under the same key or, if that decides a
 # comparison, under another one.
 ENTRIES = f"""
-    SELECT a.key, c.model, c.settings, f.prompt, a.text, NULL AS error, a.prompt_tokens, {_KNOWN},
-        a.output_tokens, f.attempts, f.usd, f.at, f.seconds, f.run, 0 AS is_open,
-        NULL AS failure
+    SELECT a.key, c.model, c.settings, a.text, NULL AS error, a.prompt_tokens, {_KNOWN},
+        a.output_tokens, f.attempts, f.usd, f.at, f.run, 0 AS is_open, NULL AS failure
     FROM answers a LEFT JOIN facts f ON f.key = a.key LEFT JOIN calls c ON c.call = f.call
     UNION ALL
-    SELECT f.key, c.model, c.settings, f.prompt, NULL, f.error, f.prompt_tokens, {_KNOWN},
-        f.output_tokens, f.attempts, f.usd, f.at, f.seconds, f.run,
+    SELECT f.key, c.model, c.settings, NULL, f.error, f.prompt_tokens, {_KNOWN},
+        f.output_tokens, f.attempts, f.usd, f.at, f.run,
         f.key NOT IN (SELECT key FROM answers)
         AND (f.call, f.prompt) NOT IN (SELECT call, prompt FROM facts WHERE prompt IS NOT NULL),
         f.rowid
@@ -126,14 +125,14 @@ class Records:
         return [Group(*row) for row in self.connection.execute(_GROUPS.format(condition), values)]
 
     def entries(self, wanted: Filter) -> list[tuple[Any, ...]]:
-        """Its answers and failures, each with COLUMNS; keys and hashes in hex."""
+        """Its answers and failures, each with COLUMNS; keys in hex."""
         condition, values = wanted.condition()
         rows = self.connection.execute(
             f"SELECT {COLUMNS} FROM ({ENTRIES}) WHERE {condition} ORDER BY at, key", values
         )
         return [
-            (key.hex(), model, settings, prompt and prompt.hex(), text and stored_text(text), *rest)
-            for key, model, settings, prompt, text, *rest in rows
+            (key.hex(), model, settings, text and stored_text(text), *rest)
+            for key, model, settings, text, *rest in rows
         ]
 
 

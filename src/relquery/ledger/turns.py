@@ -17,8 +17,9 @@ from threading import Event, Thread
 import numpy as np
 
 from relquery.arrays import Int64s
+from relquery.lazy import LazySequence
 from relquery.ledger.claims import LEASE, Claims, Held
-from relquery.ledger.facts import Call, Fact, Taken
+from relquery.ledger.facts import Call, Fact
 from relquery.ledger.keys import Keys
 from relquery.ledger.saving import Keep, saving
 from relquery.ledger.stored import AnswerStore
@@ -186,18 +187,20 @@ class _Shared:
 
     def _turn(self, mine: Int64s, known: dict[int, Answer]) -> Turn:
         places = self.places[mine]
-        is_all = len(mine) == len(self.prompts)
-        taken = Taken(self.prompts, None if is_all else mine.tolist(), self.call.clock)
+        prompts = self.prompts
+        if len(mine) < len(prompts):
+            prompts = LazySequence(mine, lambda some: (self.prompts[at] for at in some))
         self.unheard.update(places.tolist())
 
         def heard(index: int, answer: Answer) -> None:
             place = int(places[index])
             key, stored = self.keys.entry(place, answer)
-            fact = Fact.of(self.call, key, answer, taken.pop(index))
-            self.keep(key, stored, fact, Held(self.keys.whole[place], self.owner.name))
+            asked = self.keys.whole[place]
+            fact = Fact.of(self.call, key, asked, answer)
+            self.keep(key, stored, fact, Held(asked, self.owner.name))
             self.unheard.discard(place)
 
-        return Turn(taken, places, known, heard)
+        return Turn(prompts, places, known, heard)
 
     def _end(self) -> None:
         """Hold nothing that no answer has come to."""

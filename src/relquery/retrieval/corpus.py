@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from relquery.retrieval.embedder import Embedder, Trigrams
 from relquery.retrieval.files import Files, Stamp
-from relquery.retrieval.index import Found, Index, Indexing, SavedIndexing, Tfidf
+from relquery.retrieval.index import Found, Index, Tfidf
 from relquery.retrieval.vectors import ByVectors, KnownVectors
 
 _AT_ONCE = 1 << 14  # texts that are Python strings at one time
@@ -81,7 +81,7 @@ class Shelf:
     alone. made: how many indexes were made, not found.
     """
 
-    indexing: Indexing
+    indexing: Tfidf | ByVectors
     vectors: KnownVectors
     files: Files | None = None
     made: int = 0
@@ -118,7 +118,7 @@ class Shelf:
         self.vectors.close()
 
     def _index(self, name: str, content: str, texts: pa.Array) -> Index:
-        if self.files is None or not isinstance(self.indexing, SavedIndexing):
+        if self.files is None or isinstance(self.indexing, ByVectors):
             self.made += 1
             return self.indexing.index(Strings(texts))
         stamp = Stamp(self.indexing.name, content)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -35,39 +35,6 @@ class Index(ABC):
         """Up to `limit` texts for each question. Of equal scores, the lower number comes first."""
 
 
-class SavedIndex(Index):
-    """An index that can be kept in a file."""
-
-    @abstractmethod
-    def arrays(self) -> Arrays:
-        """All that has to be kept to have the index again."""
-
-
-class Indexing(ABC):
-    """A way to index texts."""
-
-    @abstractmethod
-    def index(self, texts: Sequence[str]) -> Index:
-        """An index of texts."""
-
-
-class SavedIndexing(Indexing):
-    """A way to index texts whose indexes can be kept in files."""
-
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """Changes with whatever changes an index of the same texts."""
-
-    @abstractmethod
-    def index(self, texts: Sequence[str]) -> SavedIndex:
-        """An index of texts."""
-
-    @abstractmethod
-    def load(self, arrays: Arrays) -> SavedIndex:
-        """The index that gave these arrays. Raises KeyError or ValueError for other arrays."""
-
-
 def best(texts: Int64s, scores: Floats | Float32s, limit: int) -> Found:
     """The `limit` highest scores. Of equal scores, the lower number of a text comes first.
 
@@ -86,7 +53,7 @@ _NOTHING = Found(np.empty(0, np.int64), np.empty(0, np.float32))
 
 
 @dataclass(frozen=True, slots=True)
-class TfidfIndex(SavedIndex):
+class TfidfIndex(Index):
     """terms: in the order of the rows of `weights`. idf: (terms,). weights: (terms, texts), sparse,
     the weight of each term in each text. vectorizer: of questions.
     """
@@ -97,7 +64,7 @@ class TfidfIndex(SavedIndex):
     vectorizer: Any
 
     def arrays(self) -> Arrays:
-        """See SavedIndex."""
+        """All that has to be kept to have the index again."""
         terms = "\n".join(self.terms).encode("utf-8", "surrogatepass")
         return {
             "terms": np.frombuffer(terms, np.uint8),
@@ -116,11 +83,11 @@ class TfidfIndex(SavedIndex):
                 yield best(scores.indices[begin:end], scores.data[begin:end], limit)
 
 
-class WordlessIndex(SavedIndex):
+class WordlessIndex(Index):
     """Texts without a single word, so that nothing is found."""
 
     def arrays(self) -> Arrays:
-        """See SavedIndex."""
+        """See TfidfIndex."""
         return {}
 
     def search(self, questions: Sequence[str], limit: int) -> Iterator[Found]:
@@ -129,19 +96,17 @@ class WordlessIndex(SavedIndex):
 
 
 @dataclass(frozen=True, slots=True)
-class Tfidf(SavedIndexing):
+class Tfidf:
     """Indexes of words. They are made in seconds, so nothing of an earlier one is reused."""
 
     hint: str = ""
     """What is said when texts are first searched."""
 
-    @property
-    def name(self) -> str:
-        """See SavedIndexing."""
-        return "tfidf-1"
+    name: ClassVar = "tfidf-1"
+    """Changes with whatever changes an index of the same texts."""
 
-    def index(self, texts: Sequence[str]) -> SavedIndex:
-        """See SavedIndexing. Raises MissingExtraError without scikit-learn."""
+    def index(self, texts: Sequence[str]) -> TfidfIndex | WordlessIndex:
+        """An index of texts. Raises MissingExtraError without scikit-learn."""
         tell_once(self.hint)
         vectorizer = _vectorizer()
         try:
@@ -151,8 +116,8 @@ class Tfidf(SavedIndexing):
         terms = vectorizer.get_feature_names_out().tolist()
         return TfidfIndex(terms, vectorizer.idf_, weights.T.tocsr(), vectorizer)
 
-    def load(self, arrays: Arrays) -> SavedIndex:
-        """See SavedIndexing."""
+    def load(self, arrays: Arrays) -> TfidfIndex | WordlessIndex:
+        """The index that gave these arrays. Raises KeyError or ValueError for other arrays."""
         tell_once(self.hint)
         if not arrays:
             return WordlessIndex()

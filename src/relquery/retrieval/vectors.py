@@ -19,7 +19,7 @@ from relquery.arrays import Float32s
 from relquery.errors import IndexWarning, MissingExtraError, warn
 from relquery.retrieval.embedder import Embedder, Part, rounded, unit_parts
 from relquery.retrieval.files import file_name
-from relquery.retrieval.index import Found, Index, Indexing, best
+from relquery.retrieval.index import Found, Index, best
 
 _LOG = logging.getLogger(__name__)
 # Not in write-ahead mode, which needs files of its own beside this one even to read.
@@ -325,13 +325,13 @@ class VectorIndex(Index):
 
 
 @dataclass(frozen=True, slots=True)
-class ByVectors(Indexing):
+class ByVectors:
     """Indexes of vectors, of which only those that are not known are made."""
 
     known: KnownVectors
 
     def index(self, texts: Sequence[str]) -> Index:
-        """See Indexing. Raises what the embedder raises, and MissingExtraError without faiss."""
+        """Index texts. Raises what the embedder raises, and MissingExtraError without faiss."""
         faiss = _faiss()
         vectors = self.known.of_distinct(texts)
         flat = faiss.IndexFlatIP(vectors.shape[1])

@@ -112,7 +112,7 @@ class CacheLookup:
             return
         backend, is_settled = context.backend, self.is_settled
         usd = usd_of(backend)
-        call = Call(backend.name, sampling, context.clock, usd)
+        call = Call(backend.name, sampling, usd)
         with turns(prompts, places, self.ledger, self.keys, call) as some:
             for turn in some:
                 is_settled |= bool(turn.known)
