@@ -157,7 +157,7 @@ ROOMS: dict[str, list[str]] = {
     "evaluation": ["threshold", "columns", "comparison", "evaluation"],
     "pii": ["kinds", "lists", "patterns", "persons", "placeholders"],
     "cli": [
-        "exits", "terminal", "interrupt", "names", "tables", "command", "app", "sql.options",
+        "exits", "terminal", "interrupt", "orders", "tables", "command", "app", "sql.options",
         "sql.output", "shell", "sql",
     ],
 }  # fmt: skip

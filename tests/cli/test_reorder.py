@@ -21,8 +21,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relquery.cli.names import read_dependency, split_names
-from relquery.cli.tables import read_text
+from relquery.cli.reorder import read_dependency
+from relquery.cli.tables import read_text, split_names
 from relquery.errors import ConfigError, TableError, UnknownColumnError
 from relquery.reordering.dependencies import Dependency
 from relquery.reordering.reorder import reorder

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from relquery.progress import watch as notebook
-from relquery.progress.tally import Tally
+from relquery.progress.stages import RunProgress
 from relquery.progress.watch import DELAY, EVERY, display_here, shown, watching
 
 
@@ -39,7 +39,7 @@ def test_progress_is_shown_now_and_then_and_goes_away(monkeypatch: pytest.Monkey
 
 
 def test_a_quick_query_shows_nothing() -> None:
-    tally = Tally(lambda: 0.0)
+    tally = RunProgress(lambda: 0.0)
     with shown(tally, lambda bars: pytest.fail("shown")) as tell:
         tally.advance("filter 1", 1, 2)
         tell()

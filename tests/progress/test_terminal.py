@@ -22,7 +22,7 @@ from relquery.backends.base import Backend
 from relquery.connection import connect
 from relquery.errors import ConfigError
 from relquery.progress import terminal
-from relquery.progress.tally import Stage, Tally
+from relquery.progress.stages import RunProgress, Stage
 from relquery.progress.terminal import DELAY, Drawer
 from relquery.progress.watch import Checked, is_terminal, watching
 from relquery.prompt import Answer, Finish, Prompt, Sampling
@@ -218,8 +218,8 @@ def test_of_two_runs_at_a_time_one_is_shown(screen: Screen) -> None:
     assert screen.left == []
 
 
-def drawer(clock: Callable[[], float]) -> tuple[Drawer, Tally, io.StringIO]:
-    tally, stream = Tally(clock), io.StringIO()
+def drawer(clock: Callable[[], float]) -> tuple[Drawer, RunProgress, io.StringIO]:
+    tally, stream = RunProgress(clock), io.StringIO()
     return Drawer(tally, "", stream), tally, stream
 
 
@@ -254,7 +254,7 @@ def test_figures_are_those_of_the_stage() -> None:
 
 
 def test_what_is_waited_for_is_told_of_the_stage_that_waits() -> None:
-    tally = Tally(lambda: 10.0, waiting=lambda: 75.0)
+    tally = RunProgress(lambda: 10.0, waiting=lambda: 75.0)
     tally.advance("filter 1", 3, 3)
     tally.advance("filter 2", 0, 7)
     assert tally.figures() == {
@@ -266,7 +266,7 @@ def test_what_is_waited_for_is_told_of_the_stage_that_waits() -> None:
 
 
 def test_answers_count_for_the_stage_that_was_told_of_last() -> None:
-    tally = Tally(lambda: 0.0)
+    tally = RunProgress(lambda: 0.0)
     tally.heard(Answer("early", Finish.STOP))
     tally.advance("filter 1", 0, 1)
     tally.heard(Answer("X", Finish.STOP, prompt_tokens=5, cached_tokens=2, output_tokens=1))

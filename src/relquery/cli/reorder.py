@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
-from functools import cached_property
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,12 +19,20 @@ from rich.console import Console
 from relquery.cli.command import argument, command_of, option
 from relquery.cli.exits import ROWS_LOST
 from relquery.cli.interrupt import exits_when_interrupted
-from relquery.cli.names import read_dependency, split_names
-from relquery.cli.tables import check_output, check_rows, find_file, read_text, write_rows
-from relquery.cli.terminal import errors_console, say, table, to_json
+from relquery.cli.orders import Comparison
+from relquery.cli.tables import (
+    check_output,
+    check_rows,
+    find_file,
+    read_text,
+    split_names,
+    write_rows,
+)
+from relquery.cli.terminal import errors_console, say, to_json
 from relquery.config import ORDERS, Order
 from relquery.errors import ConfigError, PartialResultWarning, unknown
 from relquery.reordering.cost.meter import WEIGHTS
+from relquery.reordering.dependencies import TWO_WAY, Dependency
 from relquery.reordering.encode import encode
 from relquery.reordering.prompts.answers import Answers
 from relquery.reordering.prompts.batch import Batch
@@ -32,14 +40,13 @@ from relquery.reordering.prompts.forms import FormName, find_form
 from relquery.reordering.prompts.template import Template
 from relquery.reordering.reorder import DISCOVER
 from relquery.reordering.reorder import reorder as reordered
-from relquery.reordering.schedule import Report, Schedule
+from relquery.reordering.schedule import Schedule
 
 ALL = "all"
+_ARROW = re.compile(r'(<->|->)(?=(?:[^"]*"[^"]*")*[^"]*\Z)')  # outside quotes
 METHODS: tuple[Order, ...] = ("original", "fixed", "ggr", "tree", "ophr")
 OPHR_ROWS = 100
 """Rows of a table that `all` tries `ophr` on: about a minute at worst."""
-_DEPENDENCIES = 12
-"""Those that are shown."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -349,6 +356,18 @@ class Reorder(BatchOptions):
 reorder = command_of(Reorder)
 
 
+def read_dependency(text: str) -> list[str | Sequence[str] | Dependency]:
+    """What `reorder` takes as dependencies for `a, b`, `a -> b` or `a <-> b`."""
+    if '"' not in text:
+        return [text]
+    left, *rest = _ARROW.split(text, maxsplit=1)
+    if not rest:
+        return [split_names(left)]
+    determinants, dependents = tuple(split_names(left)), tuple(split_names(rest[1]))
+    there = Dependency(determinants, dependents)
+    return [there, Dependency(dependents, determinants)] if rest[0] == TWO_WAY else [there]
+
+
 def _methods(name: str) -> tuple[Order, ...]:
     """`all`, or one method. Raises ConfigError."""
     if name != ALL and name not in ORDERS:
@@ -400,179 +419,3 @@ def _document(written: Batch | None, came: Answers | None) -> dict[str, Any]:
             "problems": list(came.problems),
         }
     return found
-
-
-@dataclass(frozen=True, eq=False)
-class Comparison:
-    """What methods of ordering reach, side by side."""
-
-    names: tuple[str, ...]
-    """Of the columns."""
-    rows: int
-    schedules: dict[Order, Schedule]
-    """By method."""
-    left_out: dict[Order, str]
-    """Why other methods are not there."""
-    discovery_seconds: float | None
-    """None where no dependencies were looked for."""
-
-    @cached_property
-    def best(self) -> Order:
-        """The cheapest if there is a price, then the one that hits most; the first of equals."""
-        return max(self.schedules, key=lambda method: _merit(self.schedules[method].report))
-
-    @property
-    def _reports(self) -> list[Report]:
-        return [schedule.report for schedule in self.schedules.values()]
-
-    @property
-    def _best(self) -> Report:
-        return self.schedules[self.best].report
-
-    def in_short(self) -> Iterator[object]:
-        """Which order was chosen."""
-        best = self._best
-        among = f" ({self._criterion})" if len(self.schedules) > 1 else ""
-        yield f"Order: {best.method}{among}; hit rate {best.phr:.1%}."
-        yield from self._too_short()
-
-    def in_full(self, *, is_estimated: bool) -> Iterator[object]:
-        """Tables of what each method reaches, and why one is the best.
-
-        is_estimated: whether tokens are.
-        """
-        best = self._best
-        yield _by_method(self._reports, _figures)
-        yield ""
-        if best.tokens is not None:
-            yield _by_method(self._reports, _token_figures)
-            yield f"{_tokens_note(best, is_estimated=is_estimated)}\n"
-        if len(self.schedules) > 1:
-            yield f"Best: {best.method} ({self._criterion}), weight {best.weight}."
-        yield from self._too_short()
-        for method, reason in self.left_out.items():
-            yield f"{method} was skipped. {reason}"
-        yield from self._dependencies()
-
-    def _dependencies(self) -> Iterator[str]:
-        known, seconds = self._best.dependencies, self.discovery_seconds
-        count = "1 dependency" if len(known) == 1 else f"{len(known)} dependencies"
-        found = "" if seconds is None else f", found in {seconds:.2f} s"
-        yield f"{count}{found}{':' if known else '.'}"
-        for dependency in known[:_DEPENDENCIES]:
-            error = f" (except for {dependency.error:.2%} of rows)" if dependency.error else ""
-            yield f"  {dependency}{error}"
-        if len(known) > _DEPENDENCIES:
-            yield f"  and {len(known) - _DEPENDENCIES} more; --json lists all"
-
-    @property
-    def _criterion(self) -> str:
-        """Why the best method was chosen."""
-        best = self._best
-        if best.bill is not None and self._is_cached:
-            return "cheapest"
-        if best.tokens is not None:
-            return "most tokens shared" if best.tokens.lru is None else "most hits under LRU"
-        return "highest hit rate"
-
-    @property
-    def _is_cached(self) -> bool:
-        """Whether a provider's cache takes part in any bill."""
-        return any(
-            one.bill is not None and one.bill.read + one.bill.written for one in self._reports
-        )
-
-    def _too_short(self) -> Iterator[str]:
-        """Why nothing is cached, if there is a price and nothing is."""
-        bill = self._best.bill
-        if bill is not None and not self._is_cached:
-            yield (
-                f"No shared prefix reaches the {bill.price.minimum:,} tokens that "
-                f"{bill.price.name} caches at least, so every order costs the same."
-            )
-
-    def document(self) -> dict[str, Any]:
-        """All figures, for JSON."""
-        return {
-            "rows": self.rows,
-            "columns": list(self.names),
-            "weight": self._best.weight,
-            "best": self.best,
-            "methods": list(map(_method, self._reports)),
-            "left_out": dict(self.left_out),
-            "dependencies": [asdict(one) for one in self._best.dependencies],
-            "discovery_seconds": self.discovery_seconds,
-        }
-
-
-def _merit(report: Report) -> tuple[float, ...]:
-    money = () if report.bill is None else (-report.bill.usd,)
-    hits = report.tokens
-    tokens = () if hits is None else (hits.lru or 0, hits.unlimited)
-    return (*money, *tokens, report.phr)
-
-
-def _by_method(reports: Sequence[Report], figures: Callable[[Report], dict[str, str]]) -> object:
-    """A table with a row per method."""
-    rows = [{"method": str(report.method), **figures(report)} for report in reports]
-    columns = {heading: [row[heading] for row in rows] for heading in rows[0]}
-    return table(columns, words=("method",), lines=True)
-
-
-def _figures(report: Report) -> dict[str, str]:
-    """What a method reaches in characters."""
-    return {
-        "seconds": f"{report.seconds:.3f}",
-        "PHC": f"{report.phc:,}",
-        "hit rate": f"{report.phr:.1%}",
-    }
-
-
-def _token_figures(report: Report) -> dict[str, str]:
-    """What a method reaches in tokens, and in money where there is a price."""
-    cells: dict[str, str] = {}
-    if (hits := report.tokens) is not None:
-        cells["tokens"] = f"{hits.tokens:,}"
-        shares = {"previous": hits.previous, "any": hits.unlimited, "LRU": hits.lru}
-        cells |= {name: f"{hits.rate(n):.1%}" for name, n in shares.items() if n is not None}
-    if (bill := report.bill) is not None:
-        cells |= {"USD": f"{bill.usd:.4g}", "saved": f"{bill.savings:.1%}"}
-    return cells
-
-
-def _tokens_note(report: Report, *, is_estimated: bool) -> str:
-    """What the columns of tokens mean."""
-    hits, lru = report.tokens, ""
-    if hits is not None and hits.lru is not None:
-        lru = f"; LRU: by a cache of {hits.blocks:,} blocks of {hits.block_size} tokens"
-    guess = (
-        " Tokens are estimated from words; --tokenizer counts real ones." if is_estimated else ""
-    )
-    return (
-        "Tokens that are cached if a prompt reuses the previous one (previous) or any earlier one "
-        f"(any){lru}.{guess}"
-    )
-
-
-def _method(report: Report) -> dict[str, Any]:
-    hits, bill = report.tokens, report.bill
-    return {
-        "method": report.method,
-        "seconds": report.seconds,
-        "phc": report.phc,
-        "hit_rate": report.phr,
-        "tokens": None if hits is None else asdict(hits),
-        "bill": None
-        if bill is None
-        else {
-            "price": bill.price.name,
-            "price_date": bill.price.date,
-            "uncached": bill.uncached,
-            "written": bill.written,
-            "read": bill.read,
-            "usd": bill.usd,
-            "usd_without_cache": bill.usd_without_cache,
-            "savings": bill.savings,
-        },
-        "depths": [asdict(depth) for depth in report.depths],
-    }

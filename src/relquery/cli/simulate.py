@@ -13,8 +13,7 @@ from rich.console import Console
 from relquery.cli.command import argument, command_of, option
 from relquery.cli.exits import ROWS_LOST
 from relquery.cli.interrupt import exits_when_interrupted
-from relquery.cli.names import split_names
-from relquery.cli.tables import check_output, check_rate, find_tables, read_text
+from relquery.cli.tables import check_output, check_rate, find_tables, read_text, split_names
 from relquery.cli.terminal import progress, say, table, to_json
 from relquery.config import POLICIES, PolicyName
 from relquery.engine.machines import SERVED, find_machine, with_cache

@@ -1,7 +1,8 @@
-"""Files on the command line: tables, how they are named and read, and what is written."""
+"""Tables and columns on the command line: how they are named and read, and what is written."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from contextlib import closing
 from math import inf
@@ -175,3 +176,22 @@ def export(rows: Result | pa.Table, path: Path) -> None:
 def is_same(path: Path, other: Path) -> bool:
     """Whether two paths are of one file."""
     return path.exists() and other.exists() and path.samefile(other)
+
+
+_NAME = re.compile(r'\s*(?:"((?:[^"]|"")*)"|([^,]*?))\s*(,|\Z)')
+
+
+def split_names(text: str) -> list[str]:
+    """`a, "b, c"` as the names a and b, c.
+
+    A name that holds a comma, an arrow or a space at its end stands in double quotes, in which a
+    quote is doubled, as in CSV.
+    """
+    names, at, comma = [], 0, ","
+    while comma:
+        match = _NAME.match(text, at)
+        assert match is not None  # whatever is between two commas is a name
+        inside, plain, comma = match.groups()
+        names.append(plain if inside is None else inside.replace('""', '"'))
+        at = match.end()
+    return names

@@ -17,7 +17,7 @@ from rich.console import Console, Group, JustifyMethod, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from relquery.progress.tally import Waiting
+from relquery.progress.stages import Waiting
 from relquery.progress.watch import Watch, is_terminal, watching
 from relquery.report import Report
 from relquery.sql.render import is_number, printable, rounded, short

@@ -15,7 +15,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from relquery.progress.tally import Tally
+from relquery.progress.stages import RunProgress
 
 DELAY = 0.5  # seconds before anything is shown
 EVERY = 0.1  # seconds between two updates
@@ -27,7 +27,7 @@ _DRAWN = threading.Lock()
 class Drawer:
     """Draws a tally. Nothing is drawn in the first DELAY seconds, nor while another run is."""
 
-    def __init__(self, tally: Tally, title: str, stream: TextIO) -> None:
+    def __init__(self, tally: RunProgress, title: str, stream: TextIO) -> None:
         self._tally, self._title = tally, title
         self._console = Console(file=stream, force_terminal=True)
         self._stream, self._began = stream, tally.clock()
@@ -76,7 +76,7 @@ class Drawer:
 
 
 @contextmanager
-def drawn(tally: Tally, title: str = "") -> Iterator[None]:
+def drawn(tally: RunProgress, title: str = "") -> Iterator[None]:
     """A block in which a thread draws a tally, so that the run is not held up.
 
     Whatever ends the block, the line is gone after it. Raises nothing of its own.

@@ -19,7 +19,7 @@ from typing import Any
 
 from relquery.errors import ConfigError
 from relquery.html import boxed
-from relquery.progress.tally import Stage, Tally, Waiting, of
+from relquery.progress.stages import RunProgress, Stage, Waiting, of
 from relquery.prompt import Answer
 
 Display = Callable[[Any], Any]
@@ -32,7 +32,7 @@ EVERY = 0.2  # seconds between two updates
 class Bars:
     """The bars of a tally."""
 
-    def __init__(self, tally: Tally) -> None:
+    def __init__(self, tally: RunProgress) -> None:
         self._tally, self.is_over = tally, False
 
     def __repr__(self) -> str:
@@ -67,7 +67,7 @@ def display_here() -> Display | None:
 
 
 @contextmanager
-def shown(tally: Tally, display: Display) -> Iterator[Callable[[], None]]:
+def shown(tally: RunProgress, display: Display) -> Iterator[Callable[[], None]]:
     """A block with a function that shows the tally, if the last time was long enough ago.
 
     A notebook shows what the thread of its cell displays, so there is no thread here.
@@ -179,13 +179,13 @@ def watching(
     elif progress is False:
         yield None
     elif (display := display_here()) is not None:
-        tally = Tally(clock, waiting)
+        tally = RunProgress(clock, waiting)
         with shown(tally, display) as tell:
             yield Watch(tally.advance, tally.heard).then(tell)
     elif is_terminal():
         from relquery.progress.terminal import drawn  # takes long to import
 
-        tally = Tally(clock, waiting)
+        tally = RunProgress(clock, waiting)
         with drawn(tally, title):
             yield Watch(tally.advance, tally.heard)
     else:

@@ -65,7 +65,7 @@ class Stage:
 
 
 @dataclass(slots=True)
-class Tally:
+class RunProgress:
     """All stages of a run, in the order begun. clock: seconds from any start."""
 
     clock: Callable[[], float]
