@@ -26,10 +26,8 @@ def day(relquery: Run, tmp_path: Path) -> Path:
 
 
 def test_a_trace_is_simulated_under_each_policy(relquery: Run, day: Path) -> None:
-    plot = day.with_suffix(".png")
     command = ("simulate", "--trace", day, "--policy", "fcfs,relserve")
-    shown, _ = relquery(*command, "--plot", plot)
-    assert plot.read_bytes().startswith(b"\x89PNG")
+    shown, _ = relquery(*command)
     assert "12 relQueries" in shown
     lines = [line.split("│") for line in shown.splitlines() if "│" in line]
     assert [line[0].strip() for line in lines] == [

@@ -57,7 +57,7 @@ def _own_fields(kind: type) -> list[str]:
 class EngineOptions:
     """Options of the engine on this machine."""
 
-    PANEL: ClassVar = "Engine"
+    PANEL: ClassVar[str | None] = "Engine"
 
     cache_tokens: int | None = option("Capacity of the KV cache in tokens.")
     cost: str | None = option(

@@ -53,7 +53,7 @@ OPHR_ROWS = 100
 class BatchOptions:
     """Options about prompts and answers."""
 
-    PANEL: ClassVar = "Batches: prompts out, answers back"
+    PANEL: ClassVar[str | None] = "Batches: prompts out, answers back"
 
     template: str | None = option(
         "The question. {fields} stands for the fields of a row; without it they follow.",
@@ -201,7 +201,7 @@ class Reorder(BatchOptions):
     relquery reorder reviews.csv --answers results.jsonl --answered answered.csv
     """
 
-    PANEL: ClassVar = None
+    PANEL: ClassVar[str | None] = None
 
     file: str = argument("A CSV, Parquet, JSON or DuckDB file, or a demo table: demo:movies.")
     table: str | None = option("Which table of a DuckDB file.", "--table", "-t")

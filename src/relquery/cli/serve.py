@@ -31,7 +31,7 @@ _MIB = 1 << 20
 class ServedEngineOptions(EngineOptions):
     """Options of an engine that several clients ask."""
 
-    PANEL: ClassVar = "Engine"
+    PANEL: ClassVar[str | None] = "Engine"
 
     policy: str = option("Which requests go first.", default="shortest")
     starvation: float | None = option(
@@ -61,7 +61,7 @@ class ServedEngineOptions(EngineOptions):
 class AccessOptions:
     """Options about who is served, how much, and how a server is run."""
 
-    PANEL: ClassVar = "Access and limits"
+    PANEL: ClassVar[str | None] = "Access and limits"
 
     keys: Path | None = option(
         "Serve only who has one of these keys (`relquery keys add`).", metavar="FILE"
@@ -123,7 +123,7 @@ class Serve(ServedEngineOptions, AccessOptions):
     relquery serve --keys keys.json --host 0.0.0.0 --log json
     """
 
-    PANEL: ClassVar = None
+    PANEL: ClassVar[str | None] = None
 
     model: list[str] | None = option(
         "demo, a Hugging Face name or folder, or random:layers=8,... Given several times, each is "

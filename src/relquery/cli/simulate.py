@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
 
 import typer
@@ -18,8 +17,8 @@ from relquery.cli.terminal import progress, say, table, to_json
 from relquery.config import POLICIES, PolicyName
 from relquery.engine.machines import SERVED, find_machine, with_cache
 from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
-from relquery.errors import ConfigError, MissingExtraError, unknown
-from relquery.traces.simulate import ServedTrace, Spread, Summary, plot_timeline, summarize
+from relquery.errors import ConfigError, unknown
+from relquery.traces.simulate import ServedTrace, Spread, Summary, summarize
 from relquery.traces.simulate import simulate as run_simulation
 from relquery.traces.trace import (
     SAMPLINGS,
@@ -128,7 +127,7 @@ class Simulate:
 
     relquery trace demo:movies demo:products --rate 0.8 --output day.jsonl
 
-    relquery simulate --trace day.jsonl --policy fcfs,relserve --plot day.png
+    relquery simulate --trace day.jsonl --policy fcfs,relserve
 
     relquery calibrate demo --output laptop.json
 
@@ -162,7 +161,6 @@ class Simulate:
     )
     weight: list[str] | None = option("A tenant's share (default 1).", metavar="TENANT=2")
     cache_tokens: int | None = option("KV cache capacity in tokens (default: the machine's).")
-    plot: Path | None = option("Draw when each relQuery ran.", metavar="FILE.png")
     seed: int = option("Seed for policies that sample.", default=0)
     as_json: bool = option("Print the result as JSON.", "--json", default=False)
 
@@ -171,10 +169,6 @@ class Simulate:
         names = [_policy(name.strip()) for name in self.policy.split(",")]
         served = with_cache(find_machine(self.cost), self.cache_tokens)
         check_rate("--faster", self.faster)
-        if self.plot is not None:
-            check_output(self.plot, [".png"], "--plot")
-            if find_spec("matplotlib") is None:
-                raise MissingExtraError("A picture", "bench")
         queries = self._queries()
         limits = replace(
             served.limits,
@@ -190,8 +184,6 @@ class Simulate:
                 runs[name] = run_simulation(queries, make_policy(name, settings), served)
                 advance("policies", len(runs), len(names))
         self._show({name: summarize(run) for name, run in runs.items()})
-        if self.plot is not None:
-            plot_timeline(runs, self.plot)
         if refused := summarize(next(iter(runs.values()))).failed:
             say(f"{refused:,} requests got no answer: too long for the cache, or empty.")
             raise typer.Exit(ROWS_LOST)

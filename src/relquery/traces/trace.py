@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from itertools import accumulate
 from math import inf
@@ -217,14 +217,4 @@ def _text(row: Row, columns: Sequence[str]) -> str:
 
 def at_rate(queries: Iterable[TracedQuery], factor: float) -> Iterator[TracedQuery]:
     """The same relQueries, arriving `factor` times as fast."""
-    for query in queries:
-        yield TracedQuery(
-            query.arrival / factor,
-            query.kind,
-            query.table,
-            query.instruction,
-            query.rows,
-            query.output_limit,
-            query.outputs,
-            query.tenant,
-        )
+    return (replace(query, arrival=query.arrival / factor) for query in queries)

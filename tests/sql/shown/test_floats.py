@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from relquery.cli.sql.output import as_csv, as_json
+from relquery.cli.sql.output import Format, in_form
 from relquery.cli.terminal import cell
 from relquery.connection import Connection
 from relquery.sql.render import rounded, short
@@ -37,4 +37,5 @@ def test_tables_round_and_files_do_not(con: Connection) -> None:
     row = result.fetchall()[0]
     assert [cell(one).plain for one in row] == ["0.408248", "[0.408248]"]
     assert row == (SCORE, [SCORE])
-    assert as_csv(result).count(str(SCORE)) == as_json(result).count(str(SCORE)) == 2
+    for form in (Format.CSV, Format.JSON):
+        assert in_form(result, form).count(str(SCORE)) == 2

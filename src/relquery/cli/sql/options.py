@@ -32,7 +32,7 @@ _RENAMED = {"concurrency": "max_concurrency", "retries": "max_retries"}
 class ProviderOptions:
     """Options about a provider or a server."""
 
-    PANEL: ClassVar = "A provider or a server"
+    PANEL: ClassVar[str | None] = "A provider or a server"
 
     base_url: str | None = option("Address of an OpenAI-compatible server, usually ending in /v1.")
     concurrency: int | None = option("Requests under way at once (default 16).")
@@ -111,7 +111,7 @@ class ProviderOptions:
 class ConnectionOptions(EngineOptions, ProviderOptions):
     """Options of a connection: its model, its tables, and how it asks."""
 
-    PANEL: ClassVar = None
+    PANEL: ClassVar[str | None] = None
 
     model: str | None = option(
         "demo (default), a Hugging Face name or folder, openai:NAME, anthropic:NAME, gemini:NAME, "

@@ -8,8 +8,8 @@ from contextlib import suppress
 
 import pytest
 
+from relquery.cli import interrupt
 from relquery.cli.interrupt import interruptible
-from relquery.cli.terminal import interrupt
 
 
 def test_an_interrupt_that_a_library_made_its_own_error_is_one_again() -> None:
