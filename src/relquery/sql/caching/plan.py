@@ -24,7 +24,7 @@ from relquery.prices.table import known_price
 from relquery.prompt import Prompt
 from relquery.reordering.cost.billing import Bill, Blocks, Marks, bill, prefixes_of
 from relquery.reordering.cost.tokens import Encode, EstimatedTokens, Tokens
-from relquery.reordering.prompts.waves import Sharing, served, share, writers
+from relquery.reordering.prompts.waves import served, share, writers
 from relquery.reordering.schedule import Schedule
 from relquery.sql.inputs.inputs import Inputs
 
@@ -143,18 +143,14 @@ class CachePlan:
     """order: (n,), the places of prompts in the order to send. marks: per prompt, in the order
     given, after how many of its spans a prefix is kept. keep_for: for how many seconds; None where
     no prefix is marked. lengths: the marks in tokens. shared: (n,), after how many of its spans the
-    prefix ends by which it goes to the same machine as others; 0 for none. blocks: the prompts,
-    counted. sharing: what the provider caches of them; None for nothing. price: by which. pays:
-    whether anything is saved; if not, prompts are unmarked and in the order given.
+    prefix ends by which it goes to the same machine as others; 0 for none. pays: whether
+    anything is saved; if not, prompts are unmarked and in the order given.
     """
 
     order: Int64s
     marks: Marks
     lengths: Marks
     shared: Int64s
-    blocks: Blocks
-    price: Price
-    sharing: Sharing | None = None
     keep_for: float | None = None
     pays: bool = True
 
@@ -209,9 +205,7 @@ def cache_plan(
     rules = replace(rules, minimum=int(_LENIENT * rules.minimum))
     nothing: Marks = [()] * len(prompts)
     nowhere = np.zeros(len(prompts), np.int64)
-    as_given = CachePlan(
-        np.arange(len(prompts)), nothing, nothing, nowhere, blocks, price, pays=False
-    )
+    as_given = CachePlan(np.arange(len(prompts)), nothing, nothing, nowhere, pays=False)
     if len(prompts) < 2 or not _is_shared(blocks, rules.minimum):
         return as_given
     if price.breakpoints:
@@ -221,8 +215,8 @@ def cache_plan(
         sharing = share(blocks, rules.minimum, None)
         read = served(sharing, np.arange(len(prompts)))
         charged = Bill(rules, blocks.total - read, 0, read, as_given.lengths)
-    if charged.savings <= WORTH:  # an automatic cache keeps them all the same
-        return as_given if price.breakpoints else replace(as_given, sharing=sharing)
+    if charged.savings <= WORTH:
+        return as_given
     rate = requests_per_minute
     if rate is not None:
         under_way = min(under_way, ceil(rate / 60 * _ANSWERED_S))
@@ -231,7 +225,6 @@ def cache_plan(
         charged = _cheapest(blocks, order, rules, rate)
         if charged.savings <= WORTH:
             return as_given
-        sharing = share(blocks, rules.minimum, charged.breakpoints)
     lengths = charged.breakpoints
     keep_for = charged.price.lifetime_s if any(lengths) else None
     shared = together(blocks, rules.minimum, price.requests_per_minute)
@@ -239,10 +232,7 @@ def cache_plan(
         tuple((np.searchsorted(ends, own) + 1).tolist()) if own else ()
         for ends, own in zip(blocks.ends, lengths, strict=True)
     ]
-    of = price
-    if keep_for is not None and keep_for != price.lifetime_s:
-        of = price.for_an_hour
-    return CachePlan(order, marks, lengths, shared, blocks, of, sharing, keep_for)
+    return CachePlan(order, marks, lengths, shared, keep_for)
 
 
 def _cheapest(blocks: Blocks, order: Int64s, price: Price, rate: float) -> Bill:
