@@ -186,16 +186,17 @@ def test_a_wrong_setting_of_a_query_is_a_config_error() -> None:
         ({"max_token": 3}, "Did you mean 'max_tokens'"),
         ({"max_tokens": 0}, "must be at least 1"),
         ({"logprobs": 3}, "'logprobs' of a query is not known"),
+        ({"max_tokens": "3"}, "must be a number"),
+        ({"labels": "abc"}, "list of strings"),
+        ({"labels": []}, "labels is empty"),
+        ({"labels": [""]}, "A label is an empty string"),
+        ({"labels": ["\ud800", "No"]}, "not valid Unicode"),
+        ({"stop": [1]}, "list of strings"),
+        ({"allowed": ["a"]}, "labels"),
     ]
     for settings, message in cases:
         with connect(Echo()) as con, pytest.raises(ConfigError, match=message):
-            con.sql("SELECT 1", **settings)
-
-
-def test_a_ledger_that_is_another_file_is_a_config_error(tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("not a ledger, but long enough to be looked at" * 50)
-    with pytest.raises(ConfigError, match="cannot be opened"):
-        connect(Echo(), ledger=tmp_path / "notes.txt")
+            con.sql("SELECT LLM('?')", **settings)
 
 
 def test_errors_of_the_query_itself_pass_through() -> None:
@@ -230,29 +231,6 @@ def test_what_is_no_model_is_refused() -> None:
     for model in cases:
         with pytest.raises(ConfigError, match="Give a model name"):
             connect(model)
-
-
-def test_a_setting_of_the_wrong_kind_is_refused() -> None:
-    cases: list[tuple[dict[str, Any], str]] = [
-        ({"max_tokens": "3"}, "must be a number"),
-        ({"labels": "abc"}, "list of strings"),
-        ({"stop": [1]}, "list of strings"),
-        ({"allowed": ["a"]}, "labels"),
-    ]
-    for settings, message in cases:
-        with connect(Echo()) as con, pytest.raises(ConfigError, match=message):
-            con.sql("SELECT 1", **settings)
-
-
-def test_labels_that_are_none_are_refused_by_their_name() -> None:
-    for labels, message in [
-        ([], "labels is empty"),
-        ([""], "A label is an empty string"),
-        (["\ud800", "No"], "not valid Unicode"),
-        ("Yes", "must be a list"),
-    ]:
-        with connect(Echo()) as con, pytest.raises(ConfigError, match=message):
-            con.sql("SELECT LLM('?')", labels=labels)
 
 
 def test_a_duckdb_connection_is_used_as_it_is_and_not_closed(

@@ -13,8 +13,7 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.formatted_text import to_plain_text
 
 from relquery.cli.shell.completion import ShellCompleter, named
-from relquery.cli.shell.lexer import SqlLexer, entries, is_whole
-from relquery.cli.shell.words import FUNCTIONS
+from relquery.cli.shell.lexer import FUNCTIONS, SqlLexer, entries, is_whole
 from relquery.sql import names
 from tests.cases import cases
 

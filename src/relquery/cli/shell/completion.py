@@ -9,8 +9,15 @@ from pathlib import Path
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
-from relquery.cli.shell.lexer import entries, is_open, pieces
-from relquery.cli.shell.words import BEFORE_A_TABLE, FUNCTIONS, KEYWORDS, SEARCHING
+from relquery.cli.shell.lexer import (
+    BEFORE_A_TABLE,
+    FUNCTIONS,
+    KEYWORDS,
+    SEARCHING,
+    entries,
+    is_open,
+    pieces,
+)
 from relquery.sql.names import quoted
 from relquery.sql.parser.tokens import read_path, tokenize
 
