@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import typer
@@ -22,6 +23,8 @@ from relquery.cli.terminal import say
 
 _OWNER = 0o600
 _OWNERS_FOLDER = 0o700
+_PROMPT = "relquery> "
+_CONTINUED = "     ...> "
 
 
 class _File(FileHistory):
@@ -57,46 +60,59 @@ def open_history(path: Path) -> History:
     return _File(str(path))
 
 
+@dataclass(frozen=True, slots=True)
 class Reader:
-    """Reads from a person, with history, completion and colours.
+    """Reads from a person. Ctrl-C raises KeyboardInterrupt, Ctrl-D EOFError."""
 
-    Ctrl-C raises KeyboardInterrupt, Ctrl-D EOFError. output: None for standard output.
-    """
-
-    def __init__(
-        self, history: History, completer: Completer, output: Output | None = None
-    ) -> None:
-        self._session = PromptSession[str](
-            [("class:prompt", "relquery> ")],
-            multiline=True,
-            prompt_continuation=[("class:continued", "     ...> ")],
-            history=history,
-            completer=completer,
-            complete_while_typing=False,
-            lexer=SqlLexer(),
-            style=STYLE,
-            key_bindings=_bindings(),
-            output=output,
-        )
-        self._questions = PromptSession[str](output=output)
-
-    def read(self) -> str:
-        """Read one or more complete entries."""
-        return self._session.prompt()
+    read: Callable[[], str]
+    """Reads one or more complete entries."""
+    answer: Callable[[str], str]
+    """Reads a line that answers a question."""
 
     def is_yes(self, question: str) -> bool:
-        """Read a line that answers a question; Ctrl-C and Ctrl-D mean no."""
+        """Ask a person; Ctrl-C and Ctrl-D mean no."""
         try:
-            return self._questions.prompt(question).strip().lower() in ("y", "yes")
+            return self.answer(question).strip().lower() in ("y", "yes")
         except (KeyboardInterrupt, EOFError):
             return False
 
 
+def prompt_reader(history: History, completer: Completer, output: Output | None = None) -> Reader:
+    """A reader with history, completion and colours. output: None for standard output."""
+    session = PromptSession[str](
+        [("class:prompt", _PROMPT)],
+        multiline=True,
+        prompt_continuation=[("class:continued", _CONTINUED)],
+        history=history,
+        completer=completer,
+        complete_while_typing=False,
+        lexer=SqlLexer(),
+        style=STYLE,
+        key_bindings=_bindings(),
+        output=output,
+    )
+    return Reader(session.prompt, PromptSession[str](output=output).prompt)
+
+
+def line_reader(line: Callable[[str], str] = input) -> Reader:
+    """A reader of lines, for terminals that cannot move the cursor."""
+
+    def read() -> str:
+        text = line(_PROMPT)
+        while not is_whole(text):
+            text = f"{text}\n{line(_CONTINUED)}"
+        return text
+
+    return Reader(read, line)
+
+
 def open_reader(completer: Completer, *, keeps_history: bool) -> Reader:
-    """The reader for the terminal of this process."""
+    """The reader that fits the terminal of this process."""
+    if os.environ.get("TERM", "").lower() in ("dumb", "unknown"):
+        return line_reader()
     # If results go to a file, the person still sees what they type.
     output = None if sys.stdout.isatty() else create_output(sys.stderr)
-    return Reader(_history() if keeps_history else InMemoryHistory(), completer, output)
+    return prompt_reader(_history() if keeps_history else InMemoryHistory(), completer, output)
 
 
 def _history() -> History:
