@@ -19,7 +19,7 @@ from benchmarks.standin.wires.openai_chat import completion
 from relquery.connection import connect
 from relquery.errors import ModelError
 from relquery.ledger import Call, Keys, Ledger, turns
-from relquery.ledger.facts import without_secrets
+from relquery.ledger.stored import without_secrets
 from relquery.prompt import Answer, Compared, Finish, Sampling, Span
 from tests.cases import cases
 

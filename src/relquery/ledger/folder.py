@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from relquery.ledger.claims import Held
-from relquery.ledger.facts import Fact
 from relquery.ledger.keys import Keys, kept_text
-from relquery.ledger.stored import known_answer, scores_as_json, scores_from_json
+from relquery.ledger.stored import Fact, known_answer, scores_as_json, scores_from_json
 from relquery.prompt import Answer
 
 SUFFIX = ".answers"

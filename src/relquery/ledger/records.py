@@ -11,10 +11,10 @@ from typing import Any
 
 from relquery.errors import ConfigError
 from relquery.ledger.claims import patiently
-from relquery.ledger.facts import TABLES
 from relquery.ledger.folder import SUFFIX, read_lines
 from relquery.ledger.runs import Run, runs_of
 from relquery.ledger.store import Ledger, open_to_read, stored_text
+from relquery.ledger.stored import TABLES
 
 COLUMNS = (
     "key, model, settings, text, error, prompt_tokens, cached_tokens, written_tokens, "

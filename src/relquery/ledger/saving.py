@@ -14,8 +14,7 @@ from typing import Protocol
 
 from relquery.errors import LedgerWarning, warn
 from relquery.ledger.claims import Held
-from relquery.ledger.facts import Fact
-from relquery.ledger.stored import AnswerStore
+from relquery.ledger.stored import AnswerStore, Fact
 from relquery.prompt import Answer
 
 _SIGNALS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]

@@ -22,9 +22,8 @@ from relquery.ledger.claims import (
     patiently,
     transact,
 )
-from relquery.ledger.facts import Fact, write_facts
 from relquery.ledger.keys import Keys, kept_text
-from relquery.ledger.stored import known_answer, scores_as_json, scores_from_json
+from relquery.ledger.stored import Fact, known_answer, scores_as_json, scores_from_json, write_facts
 from relquery.prompt import Answer
 
 _COLUMNS = (

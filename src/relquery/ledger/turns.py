@@ -19,10 +19,9 @@ import numpy as np
 from relquery.arrays import Int64s
 from relquery.lazy import LazySequence
 from relquery.ledger.claims import LEASE, Claims, Held
-from relquery.ledger.facts import Call, Fact
 from relquery.ledger.keys import Keys
 from relquery.ledger.saving import Keep, saving
-from relquery.ledger.stored import AnswerStore
+from relquery.ledger.stored import AnswerStore, Call, Fact
 from relquery.prompt import Answer, Prompt
 
 _FIRST_PAUSE, _LONGEST_PAUSE, _SLOWER = 0.02, 0.5, 1.5
