@@ -145,14 +145,15 @@ class Session:
             self.known = self.connection.tables()
 
     def change_model(self, name: str) -> None:
-        """Change to another model, which is loaded at its first call."""
-        self.setup = replace(self.setup, model=name)
-        before, self.backend = self.backend, _lazy(self.setup)
-        models = replace(self.setup.models(), opened=self.connection.models.opened)
+        """Change to another model, which is loaded at its first call. Raises ConfigError."""
+        setup = replace(self.setup, model=name)
+        before, backend = self.backend, _lazy(setup)
+        models = replace(setup.models(), opened=self.connection.models.opened)
+        self.setup, self.backend = setup, backend
         self.connection = replace(
-            self.connection, backend=self.backend, clock=self.backend.clock, models=models
+            self.connection, backend=backend, clock=backend.clock, models=models
         )
-        install_count(self.connection.database, self.backend)
+        install_count(self.connection.database, backend)
         before.close()
 
     def change_database(self, path: Path) -> None:
@@ -162,9 +163,7 @@ class Session:
         """
         setup = replace(self.setup, database=str(path))
         # The answers that this session has paid for are in the present ledger.
-        opened = replace(setup, ledger=None).connect(self.backend)
-        if opened.ledger is not None:
-            opened.ledger.close()
+        opened = setup.connect(self.backend, stores=False)
         self.connection.database.close()
         ledger, models = self.connection.ledger, self.connection.models
         self.setup, self.connection = setup, replace(opened, ledger=ledger, models=models)

@@ -191,8 +191,9 @@ class ConnectionOptions(EngineOptions, ProviderOptions):
         form = None if self.prompt_form is None else self._form()
         return models_of({}, self.answering, self.of_backend(), self.ledger, form, _load_named)
 
-    def connect(self, backend: LazyBackend) -> Connection:
-        """Open the database, with its tables."""
+    def connect(self, backend: LazyBackend, *, stores: bool = True) -> Connection:
+        """Open the database, with its tables. stores: whether answers are kept."""
+        ledger = (":memory:" if self.ledger is None else self.ledger) if stores else None
         with shown_warnings():
             connection = connect(
                 backend,
@@ -202,7 +203,7 @@ class ConnectionOptions(EngineOptions, ProviderOptions):
                 guard_rows=self.guard_rows,
                 form=self._form(),
                 redact=self.redact,
-                ledger=":memory:" if self.ledger is None else self.ledger,
+                ledger=ledger,
                 embedder=self.embedder,
                 index=self.index,
                 clock=backend.clock,
