@@ -12,7 +12,7 @@ from relquery.cli.command import argument, command_of, option
 from relquery.cli.interrupt import exits_when_interrupted
 from relquery.cli.tables import check_output
 from relquery.cli.terminal import progress, say, table, to_json
-from relquery.engine.cost import TRUSTED, Fit, JobTime, JobTimeFit, LinearCost
+from relquery.engine.cost import TRUSTED, Fit
 from relquery.engine.machines import write_machine
 from relquery.errors import ConfigError
 
@@ -23,12 +23,6 @@ _WORDS = {
     "decode_intercept": "per step that decodes",
     "context_slope": "per cached token attended to",
 }
-_JOB_WORDS = {
-    "fixed": "of any prompt",
-    "per_token": "per token",
-    "per_cached": "less per cached token",
-    "attention": "per pair of tokens that attend",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,23 +30,16 @@ class Calibrate:
     """Measure batches of many sizes and fit the linear cost model that predicts their seconds.
 
     R² on batches of other sizes, which the model was not fitted to, shows how well it predicts.
-    Keep the machine idle while it runs. --longest-prompt also fits a prompt's time to its length
-    and cached tokens; policy srjf then uses that fit instead of the uncached tokens alone.
+    Keep the machine idle while it runs.
 
     [bold]Examples[/bold]
 
     relquery calibrate demo --output laptop.json
-
-    relquery calibrate demo --longest-prompt 2000 --output laptop.json
     """
 
     model: str = argument("A model name or folder, as in `relquery sql`.")
     output: Path | None = option("Where to write it.", "--output", "-o", metavar="FILE.json")
     cache_tokens: int | None = option("Capacity of the KV cache in tokens.")
-    longest_prompt: int | None = option(
-        "Also time prompts of up to this many tokens, partly cached, for policy srjf.",
-        metavar="TOKENS",
-    )
     seed: int = option("Seed of the batches' random tokens.", default=0)
     as_json: bool = option("Print the result as JSON.", "--json", default=False)
 
@@ -67,58 +54,33 @@ class Calibrate:
         limits = {} if self.cache_tokens is None else {"cache_tokens": self.cache_tokens}
         backend = load_backend(self.model, **limits)
         with exits_when_interrupted(), progress() as advance:
-            jct = None  # first, as it may be refused
-            if (longest := self.longest_prompt) is not None:
-                jct = backend.time_prompts(longest, seed=self.seed, progress=advance)
             fit = backend.calibrate(seed=self.seed, progress=advance)
         if self.output is not None:
-            write_machine(self.output, self.model, fit, backend.config, jct)
+            write_machine(self.output, self.model, fit, backend.config)
         if self.as_json:
-            prompts = {} if jct is None else {"prompts": asdict(jct)}
-            typer.echo(to_json({"model": self.model, **asdict(fit), **prompts}))
+            typer.echo(to_json({"model": self.model, **asdict(fit)}))
         else:
-            self._show(fit, jct)
-        _warn(fit, jct)
+            self._show(fit)
+        _warn(fit)
 
-    def _show(self, fit: Fit, jct: JobTimeFit | None) -> None:
+    def _show(self, fit: Fit) -> None:
         held_out = "" if fit.held_out is None else f"; {fit.held_out:.3f} on batches of other sizes"
-        _print(
-            f"Seconds of a step of {self.model}",
-            _WORDS,
-            fit.cost,
-            f"R² {fit.r2:.3f} on the {fit.steps} batches fitted{held_out}",
-        )
-        if jct is not None:
-            _print(
-                f"Seconds of a prompt of {self.model}",
-                _JOB_WORDS,
-                jct.job_time,
-                f"Pearson's r {jct.fitted:.3f} with the seconds of {len(jct.timed)} prompts; "
-                f"{jct.proxy:.3f} of their uncached tokens alone",
-            )
+        columns = {
+            "": list(_WORDS.values()),
+            "milliseconds": [f"{1e3 * getattr(fit.cost, name):.4g}" for name in _WORDS],
+        }
+        console = Console(soft_wrap=True)
+        title = f"Seconds of a step of {self.model}"
+        console.print(table(columns, title, None, ("",), lines=True))
+        note = f"R² {fit.r2:.3f} on the {fit.steps} batches fitted{held_out}"
+        console.print(note, highlight=False)
 
 
 calibrate = command_of(Calibrate)
 
 
-def _print(title: str, words: dict[str, str], fitted: LinearCost | JobTime, note: str) -> None:
-    columns = {
-        "": list(words.values()),
-        "milliseconds": [f"{1e3 * getattr(fitted, name):.4g}" for name in words],
-    }
-    console = Console(soft_wrap=True)
-    console.print(table(columns, title, None, ("",), lines=True))
-    console.print(note, highlight=False)
-
-
-def _warn(fit: Fit, jct: JobTimeFit | None) -> None:
+def _warn(fit: Fit) -> None:
     """Say where times are predicted badly."""
-    if jct is not None and jct.fitted < TRUSTED:
-        say(
-            f"Prompt times are predicted badly (Pearson's r {jct.fitted:.2f}): something else was "
-            "running, or the prompts are too short to time. Measure again on an idle machine, or "
-            "without --longest-prompt."
-        )
     told = fit.r2 if fit.held_out is None else min(fit.r2, fit.held_out)
     if told < TRUSTED:
         say(

@@ -26,8 +26,6 @@ class Comparison:
     """By method."""
     left_out: dict[Order, str]
     """Why other methods are not there."""
-    discovery_seconds: float | None
-    """None where no dependencies were looked for."""
 
     @cached_property
     def best(self) -> Order:
@@ -68,13 +66,11 @@ class Comparison:
         yield from self._dependencies()
 
     def _dependencies(self) -> Iterator[str]:
-        known, seconds = self._best.dependencies, self.discovery_seconds
-        count = "1 dependency" if len(known) == 1 else f"{len(known)} dependencies"
-        found = "" if seconds is None else f", found in {seconds:.2f} s"
-        yield f"{count}{found}{':' if known else '.'}"
+        known = self._best.dependencies
+        if known:
+            yield "1 dependency:" if len(known) == 1 else f"{len(known)} dependencies:"
         for dependency in known[:_DEPENDENCIES]:
-            error = f" (except for {dependency.error:.2%} of rows)" if dependency.error else ""
-            yield f"  {dependency}{error}"
+            yield f"  {dependency}"
         if len(known) > _DEPENDENCIES:
             yield f"  and {len(known) - _DEPENDENCIES} more; --json lists all"
 
@@ -114,7 +110,6 @@ class Comparison:
             "methods": list(map(_method, self._reports)),
             "left_out": dict(self.left_out),
             "dependencies": [asdict(one) for one in self._best.dependencies],
-            "discovery_seconds": self.discovery_seconds,
         }
 
 

@@ -38,7 +38,6 @@ from relquery.reordering.prompts.answers import Answers
 from relquery.reordering.prompts.batch import Batch
 from relquery.reordering.prompts.forms import FormName, find_form
 from relquery.reordering.prompts.template import Template
-from relquery.reordering.reorder import DISCOVER
 from relquery.reordering.reorder import reorder as reordered
 from relquery.reordering.schedule import Schedule
 
@@ -215,7 +214,6 @@ class Reorder(BatchOptions):
         "'a -> b', 'a, b -> c', or 'a, b' if each determines the other. May be repeated.",
         metavar="DEPENDENCY",
     )
-    discover: bool = option("Find functional dependencies in addition to --fd.", default=True)
     method: str = option("original, fixed, ggr, tree, ophr or all.", "--method", "-m", default=ALL)
     weight: str = option(
         "What a hit is worth: tokens (characters without --tokenizer), squared (length), or a "
@@ -300,19 +298,13 @@ class Reorder(BatchOptions):
         settings: dict[str, Any],
         tell: Callable[[str], None],
     ) -> Comparison:
-        """Order the table by each of the methods. Dependencies are found once for all."""
+        """Order the table by each of the methods."""
         columns = encode(data)
         given = [each for text in self.fd or () for each in read_dependency(text)]
-        tell("dependencies")
-        known = [*given, DISCOVER] if self.discover else given
-        bags = settings["bags"]
-        found = reordered(columns, "original", dependencies=known, bags=bags).report
-        compared = Comparison(
-            columns.names, data.num_rows, {}, {}, found.seconds if self.discover else None
-        )
+        compared = Comparison(columns.names, data.num_rows, {}, {})
         for method in methods:
             tell(method)
-            options = {**settings, "dependencies": found.dependencies}
+            options = {**settings, "dependencies": given}
             if self.seconds is not None and (method == "tree" or len(methods) == 1):
                 options["seconds"] = self.seconds
             try:

@@ -177,7 +177,7 @@ class Simulate:
             tail=self.tail,
             weights=_weights(self.weight),
         )
-        settings = replace(Settings.of(limits, served.cost, served.job_time), seed=self.seed)
+        settings = replace(Settings.of(limits, served.cost), seed=self.seed)
         runs: dict[str, ServedTrace] = {}
         with exits_when_interrupted(), progress() as advance:
             for name in names:

@@ -17,7 +17,6 @@ from relquery.cli.command import argument, command_of, option
 from relquery.cli.interrupt import exits_when_interrupted
 from relquery.cli.terminal import errors_console, progress, say, to_json
 from relquery.errors import QueryError
-from relquery.ir.draw import draw, mermaid
 from relquery.ir.nodes import Chat, Generate, Node
 from relquery.ir.optimize import rewrite
 from relquery.ir.spnl.wire import WireQuery, from_wire
@@ -50,13 +49,6 @@ class For(Enum):
 
     CACHE = "cache"
     ATTENTION = "attention"
-
-
-class Format(Enum):
-    """How a tree is drawn."""
-
-    TEXT = "text"
-    MERMAID = "mermaid"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,19 +195,18 @@ class Explain(QueryOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Draw(FileOptions):
-    """Draw the query's tree; Mermaid shows the paper's operators.
+    """Draw the query's tree, in the text form that the other commands read.
 
     [bold]Example[/bold]
 
-    relquery span draw email.json --var n=4 --format mermaid --output email.mmd
+    relquery span draw email.json --var n=4 --output email.span
     """
 
-    form: Format = option("How to draw.", "--format", "-f", default=Format.TEXT)
     output: Path | None = option("Write to a file.", "--output", "-o")
 
     def __call__(self) -> None:
         """Run it."""
-        drawn = (draw if self.form is Format.TEXT else mermaid)(self.read().node)
+        drawn = str(self.read().node)
         if self.output is None:
             typer.echo(drawn)
         else:
