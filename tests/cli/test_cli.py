@@ -186,13 +186,12 @@ def test_explain_shows_what_is_expected_of_later_stages(sql: Run) -> None:
         assert said in " ".join(sql(query, *wrong, code=1)[1].split())
 
 
-def test_explain_analyze_runs_a_query_and_shows_predicted_and_measured(sql: Run) -> None:
+def test_explain_analyze_runs_a_query_and_shows_its_stages(sql: Run) -> None:
     query = "EXPLAIN ANALYZE SELECT LLM('Good?', a, labels := ['Yes', 'No']) FROM t"
     out, err = sql(query)
-    title, heads, row = (" ".join(line.split()) for line in out.splitlines())
-    assert title == "Predicted, given the rows that passed / measured"
-    assert heads == "stage rows calls prompt tokens hit rate seconds asks"
-    assert row.startswith("projection 1 3 / 3 3 / 3 ")
+    heads, row = (" ".join(line.split()) for line in out.splitlines())
+    assert heads.startswith("stage rows calls ")
+    assert row.startswith("projection 1 3 3 ")
     assert "3 LLM calls" in err
 
 

@@ -11,7 +11,6 @@ from benchmarks.parts import Part
 from benchmarks.queries.calls.cases import CASES
 from benchmarks.queries.calls.world import PROMPTS, build
 from benchmarks.queries.explain.first_stage import Counts, FirstStage, compare
-from benchmarks.queries.explain.later_stages import LaterStage, analyze
 from benchmarks.queries.network import train
 from benchmarks.queries.sizes import FULL, Sizes, choose
 from benchmarks.templates import template
@@ -27,7 +26,6 @@ class Explain(Part):
     title = "EXPLAIN against the run"
     sizes: Sizes = FULL
     found: list[FirstStage] = field(default_factory=list)
-    later: list[LaterStage] = field(default_factory=list)
 
     def measure(self, settings: Settings, say: Say) -> Iterator[Figure]:
         """See Part."""
@@ -41,11 +39,7 @@ class Explain(Part):
         for case in CASES:
             self.found.append(at := compare(case, world, model))
             say(f"{case.name}: said {tuple(at.said)}, run {tuple(at.run)}")
-            for one in analyze(case, world, model):
-                self.later.append(one)
-                say(f"{case.name}, {one.stage}: said {one.said_tokens}, run {one.tokens} tokens")
         yield from figures(self.found)
-        yield from later_figures(self.later)
 
     def render(self, drawn: Collection[str]) -> Iterator[str]:
         """See Part."""
@@ -61,30 +55,6 @@ class Explain(Part):
                 for at in self.found
             ],
         )
-        yield WORDS.block("explain_later")
-        yield from table(
-            (
-                "query",
-                "stage",
-                "calls",
-                "prompt tokens: predicted",
-                "run",
-                "hit rate: predicted",
-                "run",
-            ),
-            [
-                (
-                    f"`{one.case.name}`",
-                    one.stage,
-                    f"{one.calls:,}",
-                    "unknown" if one.said_tokens is None else f"{one.said_tokens:,}",
-                    f"{one.tokens:,}",
-                    "unknown" if one.said_hits is None else f"{one.said_hits:.1%}",
-                    f"{one.hits:.1%}",
-                )
-                for one in self.later
-            ],
-        )
 
 
 def figures(found: Sequence[FirstStage]) -> Iterator[Figure]:
@@ -96,17 +66,6 @@ def figures(found: Sequence[FirstStage]) -> Iterator[Figure]:
     note = f"wrong: {', '.join(wrong)}" if wrong else "rows, calls and prompt tokens"
     share = 1 - len(wrong) / len(found)
     yield Figure("explain_first_stage", share, 1.0, note=note, any_size=True)
-
-
-def later_figures(found: Sequence[LaterStage]) -> Iterator[Figure]:
-    """The largest errors of what is predicted of later stages, in tokens and in hit rate."""
-    for name, most, off in (
-        ("explain_later_tokens", 0.10, [one.off_tokens for one in found]),
-        ("explain_later_hit_rate", 0.05, [one.off_hits for one in found]),
-    ):
-        worst = max(range(len(found)), key=off.__getitem__)
-        note = f"worst of {len(found)} stages: {found[worst].case.name}, {found[worst].stage}"
-        yield Figure(name, off[worst], most, at_least=False, note=note)
 
 
 def _cells(counts: Counts) -> tuple[str, ...]:

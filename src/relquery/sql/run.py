@@ -27,17 +27,18 @@ from relquery.sql.executor.context import ExecutionContext
 from relquery.sql.executor.dry_run import dry_run
 from relquery.sql.executor.execute import Execution, Start
 from relquery.sql.executor.rows import Rows
-from relquery.sql.explain.explain import Analysis, Explainer, unpriced
-from relquery.sql.explain.explanation import SqlExplanation
+from relquery.sql.explain.explain import Explainer, unpriced
+from relquery.sql.explain.explanation import SqlExplanation, measured
 from relquery.sql.explain.rows import Selectivities
 from relquery.sql.host.catalog import Definition
 from relquery.sql.host.database import Database, Scratch
 from relquery.sql.names import quoted, quoted_text
+from relquery.sql.optimizer.push_limits import number_of
 from relquery.sql.parser import build
 from relquery.sql.parser.parse import parser
 from relquery.sql.parser.shell import Shell
 from relquery.sql.parser.tokens import tokenize
-from relquery.sql.parser.tree import Column, Query, Select, Show
+from relquery.sql.parser.tree import Column, Comparison, Constant, Node, Query, Select, Show
 from relquery.sql.planner.statement import Plan, plan
 from relquery.sql.result import CostAccumulator
 
@@ -64,7 +65,7 @@ def run(
 ) -> pa.Table:
     """The rows of a statement. paid: adds up what its calls cost. start: see Execution.
 
-    With EXPLAIN ANALYZE: what was predicted of its stages, and what they took.
+    With EXPLAIN ANALYZE: what its stages took.
     Raises QueryError if it is wrong: before its first call, as far as that can be known.
     """
     with _rehearsed(calling, database, defaults) as found:
@@ -74,12 +75,16 @@ def run(
             warn(note, PromptWarning)
         open_models(with_proxies(found.plan, context), context, asks=True)
         analyzes, number = calling.text.analyzes, calling.text.number
-        kind = Analysis if analyzes else Execution
-        rows = {} if start is not None or analyzes else found.rows
-        statement = number if calling.text.of > 1 else None
-        execution = kind(database, found.scratch, context, paid, statement, rows, start or Rows.of)
+        rows = {} if start is not None else found.rows
+        statement, before = number if calling.text.of > 1 else None, set(paid.stages)
+        execution = Execution(
+            database, found.scratch, context, paid, statement, rows, start or Rows.of
+        )
+        if analyzes:
+            database.execute(execution.answered(found.plan)[0])
+            return measured(stage for name, stage in paid.stages.items() if name not in before)
         table = execution.run(found.plan)
-    if found.bound.shell.kind == "QUERY" and not analyzes:
+    if found.bound.shell.kind == "QUERY":
         table = table.rename_columns([name for name, _ in found.bound.columns])
     return table
 
@@ -141,17 +146,34 @@ def ready(calling: Calling, database: Database, defaults: Sampling) -> Iterator[
 
 def _without_calls(bound: Bound, database: Database) -> str | None:
     """The statement itself where it asks nothing: it describes a query, which has its calls as they
-    are written, or its table exists, or gets no rows."""
+    are written, or its table exists, or it has no rows."""
     query, shell = bound.query, bound.shell
     source = query.source if isinstance(query, Select) else None
     is_described = isinstance(source, Show) and source.args.get("show_type") == "DESCRIBE"
     if isinstance(source, Show) and source.query is not None and is_described:
         return f"DESCRIBE {parser().sql(stubbed(source.query))}"
-    if has_nothing_to_do(shell, database):
+    if has_nothing_to_do(shell, database) or _has_no_rows(bound, database):
         return shell.around(parser().sql(stubbed(query)))
     if not shell.has_data:
         return f"{shell.around(with_nulls(bound))} WITH NO DATA"
     return None
+
+
+def _has_no_rows(bound: Bound, database: Database) -> bool:
+    """Whether a query ends with LIMIT 0 or a condition such as 1 = 0, by which programs ask for the
+    columns alone."""
+    query = bound.query
+    if query.limit is not None and number_of(query.limit.limit) == 0:
+        return True
+    if not isinstance(query, Select) or bound.functions.in_select(query):
+        return False
+    plain = (Constant, Comparison)
+    for one in build.conjuncts(query.where):
+        if all(isinstance(node, plain) or type(node) is Node for node in one.walk()):
+            found = database.fetch(f"SELECT ({parser().sql(one)}) IS TRUE")
+            if found.column(0).to_pylist() == [False]:
+                return True
+    return False
 
 
 def open_models(
@@ -193,7 +215,7 @@ def check_option(calling: Calling) -> None:
         raise UnsupportedQueryError(
             f"EXPLAIN {calling.text.option} with LLM calls is not supported. Write EXPLAIN to see "
             "what the query will ask, EXPLAIN (COST) to see what it costs, or EXPLAIN ANALYZE to "
-            "run it and compare."
+            "run it and see what it took."
         )
 
 

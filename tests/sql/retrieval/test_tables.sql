@@ -163,19 +163,17 @@ SELECT AI_SIMILARITY('ü', 'Ü'), AI_EMBED('ü'), AI_EMBED('Ü')
 SELECT AI_SIMILARITY(NULL, 'a'), AI_EMBED(NULL)  = [(None, None)]
 SELECT AI_SIMILARITY('', ''), AI_SIMILARITY(' ', ' '), AI_SIMILARITY('', ' ')  = [(1.0, 1.0, 0.0)]
 
--- a join asks only about near pairs, and EXPLAIN says how many rows similarity leaves
+-- a join asks only about near pairs, and EXPLAIN counts them
 CREATE TABLE a AS SELECT unnest(['Acme Corp', 'Globex', 'Initech']) AS n;
   CREATE TABLE b AS SELECT unnest(['ACME corp.', 'Globex Inc.', 'Hooli']) AS n
 SELECT a.n, b.n FROM a JOIN b ON AI_SIMILARITY(a.n, b.n) > 0.6 ORDER BY ALL
 = [("Acme Corp", "ACME corp."), ("Globex", "Globex Inc.")]
 SELECT a.n FROM a JOIN b ON AI_SIMILARITY(a.n, b.n) > 0.6 AND LLM('up', a.n, b.n) LIKE '%E%'  # 2
 EXPLAIN SELECT * FROM a JOIN b ON AI_SIMILARITY(a.n, b.n) > 0.6 AND AI_FILTER('q', a.n, b.n)
-? (told[0]["rows"], told[0]["note"]) == (2, "AI_SIMILARITY by spelling leaves 2 of 9 rows")
+? told[0]["rows"] == 2
 EXPLAIN SELECT * FROM a, b WHERE a.n > 'B' AND AI_SIMILARITY(a.n, b.n) > 0.6
   AND AI_FILTER('q', a.n, b.n)
-? (told[0]["rows"], told[0]["note"]) == (1, "AI_SIMILARITY by spelling leaves 1 of 6 rows")
-EXPLAIN SELECT * FROM a JOIN b ON a.n < b.n WHERE AI_FILTER('q', a.n, b.n)
-? told[0]["note"] is None
+? told[0]["rows"] == 1
 
 -- nearest gives k pairs for each distinct text
 SELECT unnest(AI_NEAREST(['Acme', NULL, 'Acme', 'Globex'], ['globex inc', 'acme corp', 'hooli'], 2),

@@ -153,20 +153,7 @@ def explanation_view(explanation: SqlExplanation, width: int | None = None) -> R
 def rows_view(result: Result, rows: int, width: int | None = None) -> RenderableType:
     """The first rows of a result, or what EXPLAIN has returned."""
     text = view_of(result.table, "text")
-    if text is None:
-        return result_table(result, rows, width)
-    # Imported here: most queries are not explained.
-    from relquery.sql.explain.explanation import (
-        ANALYSIS_TITLE,
-        analysis_cells,
-        analysis_notes,
-        is_analysis,
-    )
-
-    if not is_analysis(result.table):
-        return Text(text)
-    view = table(dict(analysis_cells(result.table)), ANALYSIS_TITLE, None, _WORDS)
-    return Group(view, *map(Text, analysis_notes(result.table)))
+    return result_table(result, rows, width) if text is None else Text(text)
 
 
 def check_overwritten(path: Path, tables: Mapping[str, Path]) -> None:

@@ -4,9 +4,6 @@ It goes through the SELECTs as if they were run (see executor.execute), with NUL
 answers. Rows that have not passed a filter are counted exactly. Rows that a filter may drop are
 still counted, so the counts for later stages are upper bounds. If it is known which share of the
 rows passes, a random part of them goes on, and the counts are what is expected.
-
-EXPLAIN ANALYZE runs the statement: each stage is predicted when its rows are known, just before it
-runs. So what is compared is how EXPLAIN counts, not what somebody guesses of the answers.
 """
 
 from __future__ import annotations
@@ -15,15 +12,12 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-import pyarrow as pa
-
 from relquery.arrays import Int64s
 from relquery.backends.base import Backend
 from relquery.config import EMBEDDING, CascadeConfig
 from relquery.errors import QueryError
 from relquery.prices.table import known_price, no_price
 from relquery.prompt import Compared, Sampling
-from relquery.report import StageReport
 from relquery.sql.executor.cascade import (
     cascade_of,
     has_cascade,
@@ -32,18 +26,16 @@ from relquery.sql.executor.cascade import (
     proxy_task,
 )
 from relquery.sql.executor.context import ExecutionContext
-from relquery.sql.executor.execute import Execution
 from relquery.sql.executor.order import weights_of
-from relquery.sql.executor.rows import Rows
 from relquery.sql.executor.stages import StageWalker
 from relquery.sql.explain.bounds import KnownRows, known_rows
 from relquery.sql.explain.estimate import Estimator
-from relquery.sql.explain.explanation import Counted, ExplainedCall, compared, listed
+from relquery.sql.explain.explanation import Counted, ExplainedCall, listed
 from relquery.sql.explain.lengths import Range
 from relquery.sql.explain.requests import RequestPlanner, Requests
 from relquery.sql.explain.rows import EstimatedRows, Selectivities
 from relquery.sql.host.database import Database, Scratch
-from relquery.sql.parser.tree import Expression, Node
+from relquery.sql.parser.tree import Expression
 from relquery.sql.planner.plan import Field, PlannedCall
 from relquery.sql.planner.statement import Plan
 
@@ -179,7 +171,6 @@ class Explainer:
             hint=_hint(sampling, backend),
             modules=modules if has_modules else (),
             plain=() if has_modules else modules,
-            near=rows.near if name not in self.calls and not call.needs else None,
             model=backend.name,
         )
 
@@ -259,60 +250,3 @@ def unpriced(contexts: Iterable[ExecutionContext]) -> str | None:
     names = dict.fromkeys(context.backend.name for context in contexts)
     parts = [name.partition(":") for name in names if known_price(name) is None]
     return " ".join(no_price(model) for of, _, model in parts if of in _PROVIDERS) or None
-
-
-class AnsweredRows(EstimatedRows):
-    """Rows of a SELECT that runs: each answer is there when a stage reads it."""
-
-    __slots__ = ()
-    defers_filter = True
-    learns = Rows.learns
-    passing = Rows.passing
-    cut = Rows.cut
-    may_stop = False
-
-    def is_open(self, node: Node) -> bool:
-        """Not at all."""
-        return False
-
-
-@dataclass(slots=True)
-class Analysis(Execution):
-    """Runs the plan of a statement, and predicts each of its stages."""
-
-    explainer: Explainer = field(init=False)
-    _calls: dict[str, PlannedCall] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.start = AnsweredRows.of
-        self.explainer = Explainer(self.database, self.scratch, self.context)
-
-    def ask(
-        self, name: str, call: PlannedCall, rows: Rows, wanted: Int64s, where: Expression | None
-    ) -> None:
-        """Predict one call for some rows, and ask it."""
-        assert isinstance(rows, AnsweredRows)
-        self._calls[name] = self._calls[proxy_stage(name)] = call
-        self.explainer.ask(name, call, rows, wanted, where)
-        Execution.ask(self, name, call, rows, wanted, where)
-
-    def run(self, plan: Plan) -> pa.Table:
-        """What was predicted of the stages beside what was measured."""
-        before = set(self.paid.stages)
-        sql, _ = self.answered(plan)
-        self.database.execute(sql)
-        stages = [one for name, one in self.paid.stages.items() if name not in before]
-        calls = self.explainer.calls
-        return compared({one.name: self._timed(calls[one.name], one) for one in stages}, stages)
-
-    def _timed(self, call: ExplainedCall, stage: StageReport) -> ExplainedCall:
-        """With the seconds for answers as long as they were."""
-        if call.prompt_tokens is None or not call.calls or not stage.calls:
-            return call
-        length = max(1, round(stage.output_tokens / stage.calls))
-        asked = self._calls[stage.name]
-        sampling = replace(asked.sampling, max_tokens=length)
-        counts = [round(call.prompt_tokens / call.calls)] * call.calls
-        backend = self.context.of_call(asked.task).backend
-        seconds = backend.insight.predict(counts, sampling, int(call.cached_tokens or 0))
-        return replace(call, seconds=seconds)

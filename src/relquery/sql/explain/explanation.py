@@ -1,10 +1,11 @@
-"""What EXPLAIN reports about a query before it runs: one line per LLM call. And what EXPLAIN
-ANALYZE reports after it: each stage as it was predicted and as it was measured.
+"""What EXPLAIN reports about a query before it runs, one line per LLM call.
+
+And what EXPLAIN ANALYZE reports after it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -12,7 +13,7 @@ import pyarrow as pa
 
 from relquery.config import Order
 from relquery.html import boxed, lines, of_columns, preformatted
-from relquery.report import StageReport, in_columns
+from relquery.report import Report, StageReport, in_columns
 from relquery.sql.explain import cost
 from relquery.sql.explain.cost import StageCost, sums
 from relquery.sql.render import with_view
@@ -35,8 +36,7 @@ class ExplainedCall:
     hint: how to make the calls cheaper. modules: fields whose values the model reads by themselves.
     plain: fields whose values it should, but it has no modules. compared: how many of the calls ask
     again, with fields as written, for a guard. skipped: how many of the rows are not asked because
-    all fields are NULL. near: how many rows conditions by AI_SIMILARITY leave, of how many, and
-    what compares their texts. model: that is asked.
+    all fields are NULL. model: that is asked.
 
     What the calls take in total: prompt_tokens, counted by the backend's tokenizer, for all prompts
     or a sample, or estimated from characters. refused: prompts that would be refused, e.g. as too
@@ -59,7 +59,6 @@ class ExplainedCall:
     plain: tuple[str, ...] = ()
     compared: int = 0
     skipped: int = 0
-    near: tuple[int, int, str] | None = None
     model: str = ""
     prompt_tokens: int | None = None
     counted_by: CountedBy = None
@@ -92,9 +91,6 @@ class ExplainedCall:
 
     def remarks(self) -> Iterator[str]:
         """What is special about it."""
-        if self.near is not None:
-            kept, among, by = self.near
-            yield f"AI_SIMILARITY by {by} leaves {kept:,} of {among:,} rows"
         if self.modules:
             yield (
                 f"MODULE: each value of {listed(self.modules)} is read by itself, so answers "
@@ -285,85 +281,40 @@ class SqlExplanation:
         return "\n".join([self.title, in_columns(self.columns()), *self.notes])
 
 
-ANALYSIS_TITLE = "Predicted, given the rows that passed / measured"
-COMPARED = ("rows", "calls", "from_ledger", "prompt_tokens", "hit_rate", "seconds")
-"""The columns of EXPLAIN that are compared with what was measured."""
-
-_NAMES = {"from_ledger": "ledger_hits"}  # in reports
-
-ANALYSIS_SCHEMA = pa.schema(
+MEASURED = pa.schema(
     [
         ("stage", pa.string()),
-        ("prompt", pa.string()),
-        ("fields", pa.string()),
-        *(
-            (f"{before}{name}", SCHEMA.field(name).type)
-            for name in COMPARED
-            for before in ("predicted_", "")
-        ),
+        ("expression", pa.string()),
+        ("rows", pa.int64()),
+        ("calls", pa.int64()),
+        ("from_ledger", pa.int64()),
+        ("prompt_tokens", pa.int64()),
+        ("hit_rate", pa.float64()),
         ("output_tokens", pa.int64()),
+        ("seconds", pa.float64()),
+        ("usd", pa.float64()),
         ("errors", pa.int64()),
         ("order", pa.string()),
         ("model", pa.string()),
         ("note", pa.string()),
     ]
 )
-"""One row per stage, in the order in which they ran. NULL for what could not be predicted."""
+"""One row per stage, in the order in which they ran: what EXPLAIN ANALYZE gives."""
 
 
-def compared(predicted: Mapping[str, ExplainedCall], measured: Iterable[StageReport]) -> pa.Table:
-    """A row per stage of the run."""
-    rows = []
-    for stage in measured:
-        call = predicted[stage.name]
-        row: dict[str, Any] = {"stage": stage.name, "prompt": call.prompt, "fields": call.fields}
-        row |= {"output_tokens": stage.output_tokens, "errors": stage.errors, "order": call.order}
-        row |= {"model": stage.model or None, "note": stage.note}
-        for name in COMPARED:
-            row[f"predicted_{name}"] = getattr(call, name)
-            row[name] = getattr(stage, _NAMES.get(name, name))
-        row["hit_rate"] = stage.hit_rate if stage.prompt_tokens else None
-        rows.append(row)
-    table = pa.Table.from_pylist(rows, ANALYSIS_SCHEMA)
-    shown, notes = dict(analysis_cells(table)), analysis_notes(table)
-    html = boxed(lines([ANALYSIS_TITLE]), of_columns(shown, ("stage", "asks")), lines(notes))
-    return with_view(table, "\n".join([ANALYSIS_TITLE, in_columns(shown), *notes]), html)
+def measured(stages: Iterable[StageReport]) -> pa.Table:
+    """What the stages of a run took, as a table that is shown as the report is."""
+    report = Report(tuple(stages), 0.0)
+    rows = [
+        {name: getattr(stage, _OF_REPORT.get(name, name)) for name in MEASURED.names}
+        | {"model": stage.model or None}
+        for stage in report.stages
+    ]
+    shown, notes = report.columns(), report.notes
+    html = boxed(of_columns(shown, ("stage", "model", "agreement", "order")), lines(notes))
+    text = "\n".join([in_columns(shown), *notes])
+    return with_view(pa.Table.from_pylist(rows, MEASURED), text, html)
 
 
-def is_analysis(table: pa.Table) -> bool:
-    """Whether a table is what EXPLAIN ANALYZE of a query with calls returns."""
-    return bool(table.schema.equals(ANALYSIS_SCHEMA))
-
-
-def analysis_cells(table: pa.Table) -> Iterator[tuple[str, list[str]]]:
-    """What to show, column by column with its title: `predicted / measured`.
-
-    Of what is predicted of no stage, only what was measured.
-    """
-    columns = table.to_pydict()
-    yield "stage", columns["stage"]
-    for name in COMPARED:
-        said, found = columns[f"predicted_{name}"], columns[name]
-        if name == "from_ledger" and not any((*said, *found)):
-            continue
-        texts = [_written(name, value) for value in found]
-        if any(value is not None for value in said):
-            pairs = zip((_written(name, value) or "?" for value in said), texts, strict=True)
-            texts = [f"{one} / {other}" for one, other in pairs]
-        yield name.replace("_", " "), texts
-    asks = zip(columns["prompt"], columns["fields"], strict=True)
-    yield "asks", [f"{prompt} ({fields})" if fields else prompt for prompt, fields in asks]
-
-
-def analysis_notes(table: pa.Table) -> list[str]:
-    """Where nothing was learnt, a line each."""
-    pairs = zip(*(table[name].to_pylist() for name in ("stage", "note")), strict=True)
-    return [f"{stage}: {note}" for stage, note in pairs if note]
-
-
-def _written(name: str, value: float | None) -> str:
-    if value is None:
-        return ""
-    if name == "hit_rate":
-        return f"{value:.1%}"
-    return f"{value:.2f}" if name == "seconds" else f"{value:,}"
+_OF_REPORT = {"stage": "name", "from_ledger": "ledger_hits"}
+"""What a report calls some columns."""

@@ -29,7 +29,6 @@ from relquery.sql.parser import build
 from relquery.sql.parser.parse import parser
 from relquery.sql.parser.tree import Column, Expression, Node
 from relquery.sql.planner.plan import Field, Part, PlannedCall, SelectPlan
-from relquery.sql.retrieval.columns import without_similarity
 
 _CHOICES = 16  # of units that pass, of which the most typical one is taken
 
@@ -98,8 +97,8 @@ class EstimatedRows(Rows):
     """Base rows of a plan whose calls are not answered.
 
     known: what is known about the rows that are alive. shares: which rows are expected to pass;
-    None to keep all that may. select: the number of the SELECT. near: see ExplainedCall. stages: by
-    call, the stage that asked it first. inputs: by call, an array (rows,) with one number per row;
+    None to keep all that may. select: the number of the SELECT. stages: by call,
+    the stage that asked it first. inputs: by call, an array (rows,) with one number per row;
     rows whose inputs may differ have different numbers. 0 for rows not asked. keys: by call, the
     numbers of its inputs. told: by call, whether the ledger has all answers that were asked for.
     """
@@ -107,7 +106,6 @@ class EstimatedRows(Rows):
     known: KnownRows = ALL
     shares: Selectivities | None = None
     select: int = 0
-    near: tuple[int, int, str] | None = None
     stages: dict[int, str] = field(default_factory=dict)
     inputs: dict[int, Int64s] = field(default_factory=dict)
     keys: dict[int, dict[Hashable, int]] = field(default_factory=dict)
@@ -136,14 +134,6 @@ class EstimatedRows(Rows):
         rows.known = known
         if known.held:
             rows.known = replace(known, most=rows.count)
-            if (whole := without_similarity(plan.base)) is not None:
-                query = parser().sql(plan.context.around(whole))
-                count = database.fetch(f"SELECT count(*) FROM ({query}) AS {ours.BASE}")
-                rows.near = (
-                    rows.count,
-                    int(count.column(0)[0].as_py()),
-                    database.kept.compared_by(),
-                )
         return rows
 
     def matching(self, predicate: Expression, rows: Int64s | None = None) -> Int64s:

@@ -16,12 +16,9 @@ import pyarrow as pa
 from relquery.errors import QueryError, UnknownColumnError, did_you_mean
 from relquery.retrieval.corpus import distinct_texts
 from relquery.sql import names as ours
-from relquery.sql.binder.sources import joins_in
 from relquery.sql.host.database import Database
 from relquery.sql.names import quoted
-from relquery.sql.parser import build
 from relquery.sql.parser.tokens import Token, between_commas, closing, tokenize
-from relquery.sql.parser.tree import Function, Node, Select
 
 OF_TABLES = (ours.PASSAGES, ours.SEARCH, ours.DEDUP)
 """Functions whose first argument names a table, and whose fourth may name a column of it."""
@@ -224,29 +221,3 @@ def _text(argument: Sequence[Token]) -> str | None:
     if len(argument) != 1 or not argument[0].text.startswith("'"):
         return None
     return argument[0].text[1:-1].replace("''", "'")
-
-
-def without_similarity(select: Select) -> Select | None:
-    """The same rows and those that conditions by AI_SIMILARITY leave out (blocking).
-
-    None if its WHERE and its inner joins have no such condition.
-    """
-    whole = select.copy()
-    conditions: list[tuple[Node, str]] = [(whole, "where_clause")]
-    conditions += [(one, "condition") for one in joins_in(whole.source) if one.kind == "INNER"]
-    found = [node for node, key in conditions if _drop_similarity(node, key)]
-    return whole if found else None
-
-
-def _drop_similarity(node: Node, key: str) -> bool:
-    if node.args.get(key) is None:
-        return False
-    parts = build.conjuncts(node.args[key])
-    kept = [part for part in parts if not any(map(_is_similarity, part.find_all(Function)))]
-    if len(kept) < len(parts):
-        node.set(key, build.all_of(kept))
-    return len(kept) < len(parts)
-
-
-def _is_similarity(call: Function) -> bool:
-    return call.name.lower() == ours.SIMILARITY
