@@ -35,20 +35,6 @@ SELECT * FROM (SELECT id, title FROM films WHERE LLM('yes', title) = 'Yes') WHER
   > 1
 SELECT * FROM (SELECT id, title FROM films WHERE LLM('yes', title) = 'Yes' AND
   COALESCE(TRY(CAST(title AS INT) > 1), TRUE)) WHERE CAST(title AS INT) > 1
-SELECT genre AS g, MAX(LLM('up', title)) FROM films GROUP BY g HAVING g > 'd' AND COUNT(*) > 1
-SELECT genre AS g, MAX(LLM('up', title)) FROM films WHERE genre > 'd' GROUP BY g HAVING COUNT(*) > 1
-SELECT a, COUNT(*) FROM (SELECT LLM('up', title) AS a FROM films) WHERE LLM('yes', a) = 'Yes' GROUP
-  BY a LIMIT 0
-SELECT a, COUNT(*) FROM (SELECT LLM('up', title) AS a FROM films WHERE false) WHERE false GROUP BY a
-  LIMIT 0
-SELECT COUNT(a) FROM (SELECT LLM('up', title) AS a FROM films) WHERE 1 = 0 AND a > 'b'
-SELECT COUNT(a) FROM (SELECT LLM('up', title) AS a FROM films WHERE false) WHERE false
-(SELECT id FROM films LIMIT 0) INTERSECT SELECT LLM('up', id) FROM films
-(SELECT id FROM films WHERE false LIMIT 0) INTERSECT SELECT LLM('up', id) FROM films WHERE false
-SELECT * FROM (SELECT id, genre, LLM('up', title) AS a FROM films) AS p FULL JOIN films AS f ON p.id
-  = f.id WHERE p.id < 3
-SELECT * FROM (SELECT id, genre, LLM('up', title) AS a FROM films WHERE id < 3) AS p LEFT JOIN films
-  AS f ON p.id = f.id
 SELECT genre FROM (SELECT DISTINCT ON (genre) genre, LLM('up', title) AS a FROM films ORDER BY id)
 SELECT genre FROM (SELECT DISTINCT ON (genre) genre, CAST(NULL AS VARCHAR) AS "a" FROM films ORDER
   BY id)
@@ -75,21 +61,6 @@ SELECT a FROM (SELECT id, LLM('up', title) AS a FROM films) AS p JOIN reviews AS
   WHERE r.id < 12
 SELECT a FROM (SELECT id, LLM('up', title) AS a FROM films WHERE id IN (SELECT r.film FROM reviews AS r
   WHERE r.id < 12)) AS p JOIN reviews AS r ON p.id = r.film WHERE r.id < 12
-SELECT f.id FROM films AS f LEFT JOIN reviews AS r ON f.id = r.film AND LLM('yes', f.title, text) =
-  'Yes'
-WITH _rq_entry_0 AS (SELECT f.title AS _rq_outer_0, r.text AS _rq_outer_1 FROM films AS f JOIN
-  reviews AS r ON f.id = r.film WHERE LLM('yes', f.title, text) = 'Yes') SELECT f.id FROM films AS f
-  LEFT JOIN reviews AS r ON f.id = r.film AND CASE WHEN EXISTS(SELECT 1 FROM _rq_entry_0 WHERE
-  _rq_outer_0 IS NOT DISTINCT FROM f.title AND _rq_outer_1 IS NOT DISTINCT FROM "r".text) THEN true
-  ELSE false END
-SELECT id FROM films AS f WHERE id < 5 AND EXISTS(SELECT LLM('up', text) FROM reviews AS r WHERE
-  film = f.id AND LLM('yes', title, text) = 'Yes')
-SELECT id FROM films AS f WHERE id < 5 AND EXISTS(SELECT 1 FROM (SELECT DISTINCT ON (_rq_outer_0,
-  _rq_outer_1) _rq_outer."f"."id" AS _rq_outer_0, _rq_outer."f"."title" AS _rq_outer_1 FROM (SELECT DISTINCT STRUCT_PACK("id" :=
-  "f"."id", "title" := "f"."title") AS "f" FROM films AS f WHERE id < 5) AS _rq_outer, reviews AS r
-  WHERE film = _rq_outer."f"."id" AND LLM('yes', _rq_outer."f"."title", text) = 'Yes') AS _rq_pairs
-  WHERE _rq_pairs._rq_outer_0 IS NOT DISTINCT FROM "f"."id" AND _rq_pairs._rq_outer_1 IS NOT
-  DISTINCT FROM "f"."title")
 
 -- what would change the result is kept
 SELECT genre FROM (SELECT DISTINCT ON (a) genre, LLM('up', title) AS a FROM films)
@@ -109,8 +80,6 @@ SELECT * FROM films AS f LEFT JOIN (SELECT id, genre, LLM('up', title) AS a FROM
   > f.id WHERE p.id IS NULL
 SELECT * FROM (SELECT id, genre, LLM('up', title) AS a FROM films) AS p LEFT JOIN films AS f ON p.id
   = f.id AND p.id < 3
-SELECT * FROM (SELECT id, genre, LLM('up', title) AS a FROM films) AS p FULL JOIN films AS f ON p.id
-  = f.id WHERE p.id IS NULL OR p.id < 3
 SELECT * FROM (SELECT id, genre, LLM('up', title) AS a FROM films) AS p WHERE id IN (SELECT film
   FROM reviews ORDER BY random() LIMIT 1)
 WITH c AS MATERIALIZED (SELECT id, genre, LLM('up', title) AS a FROM films) SELECT * FROM c WHERE id
@@ -122,7 +91,6 @@ SELECT * FROM (SELECT genre, LLM('up', genre) AS a FROM films GROUP BY ROLLUP (g
   IS NULL
 SELECT * FROM (SELECT id, LLM('up', title) AS a FROM films UNION ALL SELECT LENGTH(text), text FROM
   reviews) WHERE id < 3
-SELECT genre, MAX(LLM('up', title)) FROM films GROUP BY ROLLUP (genre) HAVING genre > 'd'
 SELECT DISTINCT genre FROM (SELECT DISTINCT genre, LLM('up', title) AS a FROM films)
 SELECT p FROM (SELECT id, genre, LLM('up', title) AS a FROM films) AS p
 SELECT 1 FROM (SELECT id, genre, LLM('up', title) AS a FROM films) AS p NATURAL LEFT JOIN films AS f

@@ -1,25 +1,43 @@
 """Calls in a subquery that depends on a row of the outer query are answered beforehand.
 
-SELECT a.id FROM a WHERE p AND EXISTS (
-    SELECT 1 FROM b WHERE b.k = a.k AND LLM('...', a.t, b.t) = 'Yes')
-=> ... EXISTS (SELECT 1 FROM (
-       SELECT o.a.k AS x, o.a.t AS y
-       FROM (SELECT DISTINCT struct_pack(k := a.k, t := a.t) AS a FROM a WHERE p) AS o, b
-       WHERE b.k = o.a.k AND LLM('...', o.a.t, b.t) = 'Yes')
-   WHERE x IS NOT DISTINCT FROM a.k AND y IS NOT DISTINCT FROM a.t)
+SELECT a.id, (SELECT max(LLM('...', a.t, b.t)) FROM b WHERE b.k = a.k) FROM a WHERE p
+=> WITH pairs AS (SELECT DISTINCT l.x, l.y
+                  FROM a, LATERAL (SELECT a.t AS x, b.t AS y FROM b WHERE b.k = a.k) AS l WHERE p),
+        found AS (SELECT x, y, LLM('...', x, y) AS v FROM pairs)
+   SELECT a.id, (SELECT max(found.v) FROM b, found
+                 WHERE b.k = a.k AND x IS NOT DISTINCT FROM a.t AND y IS NOT DISTINCT FROM b.t)
+   FROM a WHERE p
 
-The inner SELECT, which is no longer correlated, has the subquery's rows for every outer row. It is
-a column for each value that the rest of the subquery reads: columns of its tables, and answers. So
-the rest stays as it is, with its aggregates, ORDER BY and LIMIT, around fewer tables.
+In the LATERAL subquery DuckDB resolves names as in the subquery itself. Each row of the subquery
+meets exactly one of `found`, or none if a condition with calls drops it. So the rest of the
+subquery stays as it is, with its aggregates, ORDER BY and LIMIT. EXISTS needs one row:
+
+EXISTS (SELECT 1 FROM b WHERE b.k = a.k AND LLM('...', a.t, b.t) = 'Yes')
+=> found AS (SELECT DISTINCT ON (x, z) x, z FROM pairs WHERE LLM('...', x, y) = 'Yes')
+   EXISTS (SELECT 1 FROM found WHERE x IS NOT DISTINCT FROM a.t AND z IS NOT DISTINCT FROM a.k)
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from relquery.sql import names as ours
-from relquery.sql.binder.call import Call, calls_directly, calls_in, has_call, named_like
-from relquery.sql.binder.functions import clauses_of, has_window, makes_rows
+from relquery.sql.binder.call import (
+    FIELD_NAME,
+    Call,
+    calls_directly,
+    calls_in,
+    has_call,
+    named_like,
+)
+from relquery.sql.binder.functions import (
+    clauses_of,
+    has_window,
+    makes_rows,
+    outermost_queries,
+)
 from relquery.sql.binder.normalize import (
     name_of,
     normalize,
@@ -34,10 +52,9 @@ from relquery.sql.binder.sources import (
     entry_of,
     from_only,
     is_recursive,
-    leaves,
+    outer_columns,
 )
 from relquery.sql.binder.stand_ins import needs_number
-from relquery.sql.optimizer.first_rows import FirstRows, keeps_outer, sees_several
 from relquery.sql.optimizer.groups import (
     asks_about_groups,
     asks_about_windows,
@@ -45,17 +62,17 @@ from relquery.sql.optimizer.groups import (
     over_windows,
 )
 from relquery.sql.optimizer.join_conditions import (
-    about,
     add_entry,
     check_repeatable,
     columns_of,
-    filter_first,
+    columns_of_star,
+    is_whole_star,
     match,
     move_entry,
     name_tables,
     refused,
 )
-from relquery.sql.optimizer.owners import OWNER, WHERE, Owners
+from relquery.sql.optimizer.push_limits import limits_of
 from relquery.sql.optimizer.reads import (
     Computed,
     Lookup,
@@ -64,16 +81,22 @@ from relquery.sql.optimizer.reads import (
     parted,
 )
 from relquery.sql.parser import build, tree
+from relquery.sql.parser.parse import parser
 from relquery.sql.parser.tree import (
     Column,
-    Empty,
     Expression,
     Node,
+    Ordered,
     Query,
     Select,
     Source,
+    Star,
     Subquery,
 )
+
+WHERE = "a subquery that depends on a row of the outer query"
+_AT = "column of pairs"
+"""Note on a column of a subquery: its place among the columns of the pairs."""
 
 
 def answer_correlated(statement: Query, lookup: Lookup) -> bool:
@@ -83,28 +106,23 @@ def answer_correlated(statement: Query, lookup: Lookup) -> bool:
             continue
         for call in calls_in(select):
             check_not_recursive(call)
-        if not lookup.stands_alone(select):
-            inside = lookup.sources(select)
-            if inside is None and _has_open_tables(select, lookup):
-                continue  # theirs first
-            outer = _outer(select)
-            if _move_entries(select, outer.select, lookup) or _filter(outer, lookup):
-                return True
-            name_tables(outer.select.source, outer.select, lookup)
-            opened = list[Column]()
-            if inside is None:
-                inside, opened = _open_sources(select, outer, lookup)
-            if inside is None:
-                raise refused(WHERE, "its tables depend on a row, too")
-            replace_aliases(select, inside, lookup.functions)
-            if _is_over_groups(select, inside, lookup):
-                return True
-            subquery = select.parent and select.parent.parent
-            if isinstance(subquery, Subquery):
-                _ask_less(subquery, select, outer.select, lookup)
-            if has_call(select):
-                _answer(select, inside, opened, outer, lookup)
+        if lookup.stands_alone(select):
+            continue
+        inside = lookup.sources(select)
+        if inside is None and _has_open_tables(select, lookup):
+            continue  # theirs first
+        outer = _outer(select)
+        if _move_entries(select, outer.select, lookup):
             return True
+        seen = outer.seen
+        inside = inside or lookup.sources(select, outer.select, seen.source)
+        outside = lookup.sources(seen, outer.select)
+        if inside is None or outside is None:
+            raise refused(WHERE, "its tables depend on a row, too")
+        replace_aliases(select, inside, lookup.functions)
+        if not _is_over_groups(select, inside, lookup):
+            _answer(select, inside, outside, outer, lookup)
+        return True
     return False
 
 
@@ -141,12 +159,10 @@ class _Outer:
 
     @property
     def seen(self) -> Select:
-        """The rows that the subquery depends on."""
+        """The FROM clause that the subquery sees."""
         if self.left is None:
-            return self.select
-        seen = build.select([], build.joined([one.copy() for one in self.left]))
-        seen.where = self.select.where and self.select.where.copy()
-        return seen
+            return from_only(self.select)
+        return build.select([], build.joined([one.copy() for one in self.left]))
 
 
 def _outer(select: Select) -> _Outer:
@@ -189,116 +205,47 @@ def _move_entries(select: Select, outer: Select, lookup: Lookup) -> bool:
     return moved
 
 
-def _filter(outer: _Outer, lookup: Lookup) -> bool:
-    """Ask the conditions about the outer query's only table before its subqueries, in place.
-
-    SELECT (SELECT max(LLM(a.t, b.t)) FROM b) FROM a WHERE LLM(a.t) = 'Yes'
-    => SELECT (SELECT ...) FROM (SELECT * FROM a WHERE LLM(a.t) = 'Yes') AS a
-    """
-    select, is_lateral = outer.select, outer.left is not None
-    side = outer.left[0] if outer.left is not None else select.source
-    if side is None or len(list(leaves(select.source))) > 1 + is_lateral:
-        return False
-    return filter_first(side, dict(about(side, select, lookup)), select)
-
-
-def _ask_less(subquery: Subquery, select: Select, outer: Select, lookup: Lookup) -> None:
-    """Rewrite a subquery, in place, so that fewer rows are asked about.
-
-    a.k IN (SELECT b.k FROM b WHERE LLM(a.t, b.t) = 'Yes'), as a condition of WHERE
-    => EXISTS (SELECT 1 FROM b WHERE b.k = a.k AND LLM(a.t, b.t) = 'Yes')
-
-    EXISTS (SELECT LLM(...) FROM b) => EXISTS (SELECT 1 FROM b)
-    """
-    if lookup.functions.in_select(select):
-        return
-    if subquery.kind == "EXISTS":
-        keeps = (select.qualify, select.order, select.distinct, *filter(makes_rows, select.items))
-        if not any(keeps):
-            select.items = [build.number(1)]
-        return
-    is_condition = any(one is subquery for one in build.conjuncts(outer.where))
-    is_equal = subquery.kind == "ANY" and subquery.args.get("comparison_type") == build.EQUAL
-    sources = lookup.sources(outer)
-    if not (is_condition and is_equal) or select.modifiers or len(select.items) != 1:
-        return
-    if select.qualify is not None or sees_several(select):
-        return
-    if sources is None or subquery.compared is None:
-        return
-    compared = subquery.compared.copy()
-    for column in compared.find_all(Column):
-        known = sources.resolve(column)
-        if known is None:
-            return
-        column.names = list(known)
-    build.add_where(select, build.compared(build.EQUAL, unnamed(select.items[0]), compared))
-    select.items = [build.number(1)]
-    subquery.kind, subquery.compared = "EXISTS", None
-    subquery.set("comparison_type", "INVALID")
-
-
 def _answer(
-    select: Select, inside: Sources, opened: list[Column], depends_on: _Outer, lookup: Lookup
+    select: Select, inside: Sources, outside: Sources, outer: _Outer, lookup: Lookup
 ) -> None:
-    """Rewrite a subquery, in place. inside: its tables. opened: columns of the outer query that one
-    of them reads."""
-    outer, seen = depends_on.select, depends_on.seen
-    outside = lookup.sources(seen, outer)
-    if outside is None:
-        raise refused(WHERE, "the tables of the outer query depend on a row, too")
-    restore_columns(select, inside)
-    restore_columns(select, outside)
+    """Rewrite a subquery, in place. inside, outside: its tables, and those of the outer query."""
+    for source in (outer.select.source, select.source):
+        name_tables(source, outer.select, lookup)
+    for tables in (inside, outside):
+        restore_columns(select, tables)
     _check_form(select, lookup)
-    check_repeatable(from_only(seen), outer, WHERE, lookup)
-    Owners(inside, outside, lookup).note(select, opened)
-    plain, _ = parted(build.conjuncts(seen.where))
-    conditions = [part for part in plain if not lookup.functions.is_volatile(part)]
-    split, first = _Split(lookup), FirstRows.of(outer, lookup)
-    of_each, of_pairs = FirstRows.of(select, lookup), first and first.read_in(select, outer, lookup)
-    of_each, of_pairs = (one and one.over(split.moved) for one in (of_each, of_pairs))
-    is_kept = keeps_outer(select, outer, lookup)
-    split.take(select)
-    rows = _outer_rows(seen, outer, conditions, list(split.read), lookup)
-    is_whole = rows is not None and _count(rows) == _count(seen)
-    if rows is not None and first is not None and is_whole and is_kept:
-        limited = first.with_ties(rows)
-        rows = rows if lookup.columns(limited, outer) is None else limited
-    pairs = split.pairs(rows)
-    if of_pairs is not None and is_whole:
-        pairs = of_pairs.with_ties(pairs)
-    if of_each is not None and split.read:
-        of_each.leave(pairs, map(ours.outer, split.read.values()))
+    check_repeatable(outer.seen, outer.select, WHERE, lookup)
+    _write_columns(select, inside, outside, lookup)
     subquery = select.parent and select.parent.parent
-    is_exists = isinstance(subquery, Subquery) and subquery.kind == "EXISTS"
-    is_of_rows = not (select.modifiers or select.qualify or lookup.functions.in_select(select))
-    if is_exists and is_of_rows:
-        build.first_of(pairs, map(ours.outer, split.read.values()))  # one row is enough
-    if depends_on.left is None:
-        select.source = build.derived(pairs, ours.PAIRS)
-    else:  # tables on its right may read it, too
-        select.source = build.table(add_entry(pairs, outer), ours.PAIRS)
-    own = (build.column(name, table) for table, name in split.read)
-    select.where = match(own, ours.PAIRS)
-
-
-def _open_sources(
-    select: Select, outer: _Outer, lookup: Lookup
-) -> tuple[Sources | None, list[Column]]:
-    """The tables of a FROM clause that depends on the outer query's rows, and the columns of the
-    outer query in it."""
-    source, around = select.source, outer.seen.source
-    if isinstance(around, Empty) or any(one.sample for one in leaves(source)):
-        return None, []
-    inside = lookup.sources(select, outer.select, around)
-    if inside is None or source is None:
-        return None, []
-    read = columns_of(source, Context.of(select), WHERE, lookup)
-    return inside, [one for one in read if not inside.left_of(one).gives(one)]
-
-
-def _count(select: Select) -> int:
-    return len(build.conjuncts(select.where))
+    is_folded = lookup.functions.in_select(select)
+    more = (is_folded, select.qualify, *select.modifiers, *filter(makes_rows, select.items))
+    if isinstance(subquery, Subquery) and subquery.kind == "EXISTS" and not any(more):
+        select.items = [build.number(1)]
+        if not has_call(select):
+            return
+    else:
+        subquery = None
+    split = _Split(select, lookup)
+    split.take()
+    if subquery is not None:
+        read = outer_columns(select, lookup.database, Context.of(select))
+        if read is None:
+            raise refused(WHERE, "its columns are unclear")
+        split.add(read)
+        own = {one.copy().named("").key.lower() for one in read}
+        split.matched = [at for at, one in enumerate(split.columns) if one in own]
+    pairs = build.table(add_entry(_pairs(split, outer, lookup), outer.select))
+    found = split.found(pairs.name, is_distinct=subquery is not None)
+    table = build.table(add_entry(found, outer.select))
+    matched = split.match(table.name)
+    if subquery is not None:
+        select.source, select.where = table, matched
+        return
+    has_tables = select.source is not None and not isinstance(select.source, tree.Empty)
+    tables = [select.source.copy()] if select.source is not None and has_tables else []
+    split.put(table.name)
+    select.source = build.joined([*tables, table])
+    select.where = condition_of([*split.plain, *([] if matched is None else [matched])])
 
 
 def _check_form(select: Select, lookup: Lookup) -> None:
@@ -318,109 +265,143 @@ def _rest(select: Select) -> list[Node]:
     return [one for one in clauses_of(select) if one.place != "where_clause"]
 
 
-def _outer_rows(
-    seen: Select,
-    outer: Select,
-    conditions: list[Expression],
-    read: list[tuple[str, str]],
-    lookup: Lookup,
-) -> Select | None:
-    """The distinct values of the outer columns, a struct for each table; None if none is read.
+def _write_columns(select: Select, inside: Sources, outside: Sources, lookup: Lookup) -> None:
+    """Write columns for stars, which would have those of one more table, and name the fields of
+    calls as they are named before."""
+    items = lookup.items(select, inside)
+    if items is None:
+        raise refused(WHERE, "the subquery has a star. Name the columns")
+    if any(isinstance(item, Star) for item in select.items):
+        select.items = items
+    for item in select.items:  # what reads them knows the names that they have now
+        if isinstance(item, Column) and not item.alias:
+            item.named(item.name)
+    if any(one.is_columns and not _is_all_of_order(one) for one in select.find_all(Star)):
+        raise refused(WHERE, "the subquery names columns by a pattern")
+    for call in list(calls_in(select)):
+        fields = [
+            (at, one)
+            for at, field in enumerate(call.fields)
+            for one in (_columns_of(field, inside, outside) if isinstance(field, Star) else [field])
+        ]
+        call.arguments = [tree.Argument(expression=one) for _, one in fields]
+        for note, own in (("modules", call.modules), ("bags", call.bags)):
+            call.meta[note] = frozenset(new for new, (at, _) in enumerate(fields) if at in own)
+        columns = [one for _, one in fields if isinstance(one, Column)]
+        names = {one.key.lower(): one.name for one in columns}
+        clashes = Counter(names.values())
+        for one in columns:
+            known = inside.resolve(one) or outside.resolve(one)
+            if clashes[one.name] > 1 and known is not None:
+                one.meta.setdefault(FIELD_NAME, ".".join(known))
 
-    seen: the tables that have them.
-    """
-    if not read:
-        return None
-    items = []
-    for table in dict.fromkeys(table for table, _ in read):
-        fields = {name: build.column(name, table) for of, name in read if of == table}
-        items.append(build.function("struct_pack", **fields).named(table))
-    rows = from_only(seen, items)
-    build.set_modifier(rows, tree.Distinct, tree.Distinct())
-    for part in conditions:
-        more = rows.copy()
-        build.add_where(more, part.copy())
-        if lookup.columns(more, outer) is not None:  # it reads no name of the select list
-            rows = more
-    return rows
+
+def _is_all_of_order(star: Star) -> bool:
+    """Whether it is ORDER BY ALL, which is about the select list."""
+    return isinstance(star.parent, Ordered) and star.pattern is None
+
+
+def _columns_of(star: Star, inside: Sources, outside: Sources) -> list[Column]:
+    """The columns that a field `*` or `t.*` stands for."""
+    if star.table:
+        return columns_of_star(star, inside if inside.of(star.table) else outside, WHERE)
+    if len(inside.of("")) != len(inside.names) or not is_whole_star(star):
+        raise refused(WHERE, "a field of it is *. Name the columns")
+    return [build.column(name, table) for table, name in inside.of("")]
 
 
 @dataclass(slots=True)
 class _Split:
-    """Splits a correlated subquery into its rows, for all outer rows, and the rest.
+    """Splits a subquery into its pairs, what is asked about them, and the rest.
 
-    read: the outer columns that the rows depend on, (table, name), with their numbers. values: the
-    columns of the rows that the rest reads. where: the conditions of the rows.
+    columns: what is read of the pairs, by a text that is the same for equal columns. values:
+    expressions with calls that are computed for each pair. matched: the columns by whose values
+    answers are found again; all if None.
     """
 
+    select: Select
     lookup: Lookup
-    read: dict[tuple[str, str], int] = field(default_factory=dict)
+    columns: dict[str, Column] = field(default_factory=dict)
     values: Computed = field(default_factory=lambda: Computed(ours.inner))
-    where: list[Expression] = field(default_factory=list)
-    source: Node = field(default_factory=Empty)
+    plain: list[Expression] = field(default_factory=list)
+    asking: list[Expression] = field(default_factory=list)
+    matched: list[int] | None = None
+    _places: list[tuple[Expression, Column]] = field(default_factory=list)
 
-    def take(self, select: Select) -> None:
-        """Take the parts with calls and the columns of the tables out of a subquery, in place."""
-        for item in select.items:  # what reads them knows the names that they have now
-            if isinstance(item, Column) and not item.alias:
-                item.named(item.name)
-        self.where = [self.moved(part) for part in build.conjuncts(select.where)]
-        select.where = None
-        if select.source is not None:
-            self.source = select.source.rebuilt(self._moved_column)
-        for call in [call for node in _rest(select) for call in calls_in(node)]:
-            if call.ancestor(Select) is select:  # not in a part taken before
-                self._take_value(self._row_level(call))
-        for column in [one for node in _rest(select) for one in node.find_all(Column)]:
-            if column.meta.get(OWNER) == ():
-                column.replace(self._value(column))
+    def take(self) -> None:
+        """Find the conditions and values with calls, and the columns that they read."""
+        self.plain, self.asking = parted(build.conjuncts(self.select.where))
+        for part in self.asking:
+            self.add(self._read_by(part))
+        for call in [call for node in _rest(self.select) for call in calls_in(node)]:
+            value = self._row_level(call)
+            if all(value is not known for known, _ in self._places):
+                self.add(self._read_by(value))
+                self._places.append((value, self.values.column(self._typed(value), value.key)))
 
-    def pairs(self, outer_rows: Select | None) -> Select:
-        """The rows of the subquery for every outer row."""
-        tables: list[tree.Source] = (
-            [] if outer_rows is None else [build.derived(outer_rows, ours.OUTER)]
-        )
-        if isinstance(self.source, Source) and not isinstance(self.source, Empty):
-            tables.append(self.source)
+    def add(self, columns: Iterable[Column]) -> None:
+        """Add columns that are read of the pairs."""
+        for one in columns:
+            copy = one.copy().named("")
+            self.columns.setdefault(copy.key.lower(), copy)
+            one.meta[_AT] = list(self.columns).index(copy.key.lower())
+
+    def found(self, pairs: str, *, is_distinct: bool) -> Select:
+        """What is asked about the pairs. is_distinct: whether one of those with equal values in the
+        matched columns is enough."""
         items: list[Expression] = [
-            build.column(name, ours.OUTER, table).named(ours.outer(at))
-            for (table, name), at in self.read.items()
+            build.column(ours.outer(at), pairs).named(ours.outer(at)) for at in self._numbers
         ]
-        items += self.values.items()
-        source = build.joined(tables) if tables else None
-        items = items or [build.null().named(ours.NOTHING)]
-        return build.select(items, source, condition_of(self.where))
-
-    def _take_value(self, node: Expression) -> None:
-        numeric = [needs_number(call) for call in calls_in(node)]
-        moved = self.moved(node)
-        if any(numeric) and isinstance(node, Call):
-            moved = build.cast(unnamed(moved), build.plain_type("DOUBLE"))
-        elif numeric != [needs_number(call) for call in calls_in(moved)]:
-            raise refused(WHERE, "its answer is needed as a number. Cast it: LLM(...)::DOUBLE")
-        node.replace(self._value(moved).named(node.alias))
-
-    def _value(self, node: Expression) -> Column:
-        value = unnamed(node)
-        column = self.values.column(value, value.key).named(node.alias)
-        column.names = [ours.PAIRS, column.name]
-        return column
-
-    def moved(self, node: Expression) -> Expression:
-        """A copy of an expression that reads the outer columns from the outer rows."""
-        note_field_names(node)
-        found = node.rebuilt(self._moved_column)
-        assert isinstance(found, Expression)
+        items += [self._moved(one, pairs) for one in self.values.items()]
+        where = [self._moved(one, pairs) for one in self.asking]
+        nothing: list[Expression] = [build.null().named(ours.NOTHING)]
+        found = build.select(items or nothing, pairs, condition_of(where))
+        if is_distinct:
+            build.first_of(found, map(ours.outer, self._numbers))
         return found
 
-    def _moved_column(self, part: Node) -> Expression | None:
-        names = part.meta.get(OWNER)
-        if not names or not isinstance(part, Column):
-            return None
-        self.read.setdefault(names[:2], len(self.read))
-        moved = Column(column_names=[ours.OUTER, *names]).named(part.alias)
-        named_like(moved, part)
+    def match(self, table: str) -> Expression | None:
+        """The condition that a row of a table is about a row of the subquery."""
+        columns = list(self.columns.values())
+        return match(((at, columns[at]) for at in self._numbers), table)
+
+    def put(self, table: str) -> None:
+        """Put the columns of a table in the place of the values."""
+        for value, column in self._places:
+            put = build.column(column.name, table).named(value.alias)
+            value.replace(put)
+
+    @property
+    def _numbers(self) -> Sequence[int]:
+        return range(len(self.columns)) if self.matched is None else self.matched
+
+    def _read_by(self, node: Node) -> list[Column]:
+        return list(columns_of(node, Context.of(self.select), WHERE, self.lookup))
+
+    def _moved(self, node: Expression, pairs: str) -> Expression:
+        """A copy of an expression over the pairs."""
+        note_field_names(node)
+
+        def put(part: Node) -> Expression | None:
+            if not isinstance(part, Column) or _AT not in part.meta:
+                return None
+            moved = build.column(ours.outer(part.meta[_AT]), pairs).named(part.alias)
+            named_like(moved, part)
+            moved.meta.setdefault(FIELD_NAME, part.name)
+            return moved
+
+        moved = node.rebuilt(put)
+        assert isinstance(moved, Expression)
         return moved
+
+    def _typed(self, value: Expression) -> Expression:
+        """A value as it is read where it is."""
+        found = unnamed(value)
+        if isinstance(value, Call) and needs_number(value):
+            return build.cast(found, build.plain_type("DOUBLE"))
+        if [*map(needs_number, calls_in(value))] != [*map(needs_number, calls_in(found))]:
+            raise refused(WHERE, "its answer is needed as a number. Cast it: LLM(...)::DOUBLE")
+        return found
 
     def _row_level(self, call: Call) -> Expression:
         """The largest expression around a call that is computed for each row."""
@@ -437,3 +418,69 @@ class _Split:
                 break
             found = over
         return found
+
+
+def _pairs(split: _Split, outer: _Outer, lookup: Lookup) -> Select:
+    """The distinct values that calls are asked about, for all rows of the outer query that its
+    conditions leave."""
+    columns = [one.copy().named(ours.outer(at)) for at, one in enumerate(split.columns.values())]
+    rows = build.select(columns or [build.null().named(ours.NOTHING)])
+    if split.select.source is not None:
+        rows.source = split.select.source.copy()
+    rows.where = condition_of(one.copy() for one in split.plain)
+    first = None if split.asking else _first_rows(split.select, lookup)
+    if first is not None:
+        rows.qualify = _among("rank", first)
+    seen, names = outer.seen, [item.alias for item in rows.items]
+    items = [build.column(name, ours.LATERAL).named(name) for name in names]
+    tables = [one for one in (seen.source,) if one is not None and not isinstance(one, tree.Empty)]
+    pairs = build.select(items, build.joined([*tables, build.derived(rows, ours.LATERAL)]))
+    is_whole = True
+    for part in build.conjuncts(outer.select.where):
+        more = pairs.copy()
+        build.add_where(more, part.copy())
+        is_open = any(map(has_call, outermost_queries(part))) or lookup.functions.is_volatile(part)
+        is_taken = not is_open and lookup.columns(more, outer.select) is not None
+        pairs, is_whole = (more, is_whole) if is_taken else (pairs, False)
+    first = _first_rows(outer.select, lookup) if is_whole and outer.left is None else None
+    if first is not None and not has_call(pairs):
+        more = pairs.copy()
+        more.qualify = _among("dense_rank", first)
+        pairs = pairs if lookup.columns(more, outer.select) is None else more
+    if lookup.columns(pairs, outer.select) is None:
+        raise refused(WHERE, "what it reads of the outer query is unclear")
+    build.set_modifier(pairs, tree.Distinct, tree.Distinct())
+    return pairs
+
+
+def _first_rows(select: Select, lookup: Lookup) -> tuple[int, list[Ordered]] | None:
+    """How many rows LIMIT leaves, and the keys of ORDER BY, of a SELECT whose rows are those of its
+    FROM clause; None if that is unknown before its calls are answered."""
+    limits, functions = limits_of(select), lookup.functions
+    if limits is None or select.order is None or functions.in_select(select):
+        return None
+    if any((select.distinct, select.qualify, select.sample)) or any(
+        has_window(item) or makes_rows(item) for item in select.items
+    ):
+        return None
+    keys = [key.copy() for key in select.order.keys]
+    for key in keys:
+        names = {one.name.lower() for one in key.find_all(Column) if len(one.names) == 1}
+        named = [item for item in select.items if name_of(item).lower() in names]
+        if isinstance(key.value, Column) and len(named) == 1:
+            key.value = unnamed(named[0])
+        elif named:
+            return None
+        is_open = has_call(key) or functions.has_query(key) or functions.is_volatile(key)
+        if is_open or has_window(key) or key.find(Column) is None:
+            return None
+    return sum(limits), keys
+
+
+def _among(name: str, first: tuple[int, list[Ordered]]) -> Expression:
+    """`name() OVER (ORDER BY keys) <= most`: the first rows, and those with equal keys."""
+    most, keys = first
+    window = parser().expression(f"{name}() OVER ()")
+    assert isinstance(window, tree.Window)
+    window.orders = [key.copy() for key in keys]
+    return build.compared("COMPARE_LESSTHANOREQUALTO", window, build.number(most))

@@ -5,9 +5,6 @@ SELECT id FROM (SELECT id, LLM('...', text) AS a FROM t)
 
 WITH c AS (SELECT LLM('...', text) FROM t) SELECT 1  =>  SELECT 1
 EXISTS (SELECT LLM('...', text) FROM t)              =>  EXISTS (SELECT CAST(NULL AS TEXT) FROM t)
-
-PIVOT (SELECT k, g, n, LLM('...', text) AS a FROM t) ON g USING sum(n) GROUP BY k
-=> PIVOT (SELECT k, g, n, CAST(NULL AS TEXT) AS a FROM t) ON g USING sum(n) GROUP BY k
 """
 
 from __future__ import annotations
@@ -19,7 +16,7 @@ from relquery.sql.binder.call import has_call
 from relquery.sql.binder.functions import clauses_of, has_window, makes_rows
 from relquery.sql.binder.normalize import name_of
 from relquery.sql.binder.sources import entry_of, joins_in, leaves
-from relquery.sql.optimizer.reads import Lookup, Read, Reader, asks, derived, joins_around, reads_in
+from relquery.sql.optimizer.reads import Lookup, Read, Reader, asks, joins_around, reads_in
 from relquery.sql.parser import build, tree
 from relquery.sql.parser.parse import parser
 from relquery.sql.parser.tree import (
@@ -30,7 +27,6 @@ from relquery.sql.parser.tree import (
     Node,
     Query,
     Select,
-    Source,
     Star,
 )
 
@@ -47,13 +43,6 @@ def drop_unread(statement: Query, lookup: Lookup) -> bool:
         unread = [_unread_by(reader, read, lookup) for reader in read.readers]
         if unread and _drop(read.query, set.intersection(*unread), lookup):
             return True
-    for pivot in statement.find_all(tree.Pivot):
-        source, select = derived(pivot.source), pivot.ancestor(Select)
-        is_grouped = bool(pivot.args.get("groups"))  # or it groups by all other columns
-        if is_grouped and source is not None and select is not None and asks(source):
-            reader = Reader(select, pivot.source)
-            if _drop(source, _unread_by(reader, Read(source, (reader,)), lookup, pivot), lookup):
-                return True
     for exists in statement.find_all(tree.Subquery):
         query = exists.query
         if exists.kind == "EXISTS" and isinstance(query, Select) and has_call(query):
@@ -63,15 +52,11 @@ def drop_unread(statement: Query, lookup: Lookup) -> bool:
     return False
 
 
-def _unread_by(
-    reader: Reader, read: Read, lookup: Lookup, pivot: tree.Pivot | None = None
-) -> set[int]:
-    """The columns of a query that one of its readers does not read, by their place. pivot: what
-    reads them for it."""
+def _unread_by(reader: Reader, read: Read, lookup: Lookup) -> set[int]:
+    """The columns of a query that one of its readers does not read, by their place."""
     names = read.names(reader, lookup)
-    # The nodes that may read the query.
-    outside = _beside(reader, lookup) if pivot is None else _below(pivot, [reader.item])
-    if names is None or _reads_all(reader, outside, [] if pivot else [reader.select.source]):
+    outside = _beside(reader, lookup)  # the nodes that may read the query
+    if names is None or _reads_all(reader, outside):
         return set()
     used = set(_names_in(outside, reader.item.name.lower()))
     return {at for at, name in enumerate(names) if name not in used}
@@ -120,16 +105,15 @@ def _names_in(nodes: Iterable[Node], table: str) -> Iterator[str]:
             names = [node.catalog, node.schema]  # of `title.upper()`
         elif isinstance(node, Join):
             names = node.using
-        elif isinstance(node, tree.Pivot):
-            names = node.args.get("groups", [])
         yield from (name.lower() for name in names if name)
 
 
-def _reads_all(reader: Reader, outside: Iterable[Node], joined: Iterable[Source | None]) -> bool:
+def _reads_all(reader: Reader, outside: Iterable[Node]) -> bool:
     """Whether a SELECT may read all columns of one of its tables without naming them."""
     alias = reader.item.name.lower()
-    is_natural = any(join.method == "NATURAL" for one in joined for join in joins_in(one))
-    is_pivot = any(isinstance(one, tree.Pivot) for source in joined for one in leaves(source))
+    source = reader.select.source
+    is_natural = any(join.method == "NATURAL" for join in joins_in(source))
+    is_pivot = any(isinstance(one, tree.Pivot) for one in leaves(source))
 
     # The columns of such a side are not among those of the join.
     is_hidden = any(
@@ -176,19 +160,7 @@ def _drop_items(select: Select, unread: set[int], lookup: Lookup) -> bool:
         items[at] = build.cast(null, parser().type(kind)).named(name)
     if places:
         select.items = items
-        _without_windows(select, lookup)
     return bool(places)
-
-
-def _without_windows(select: Select, lookup: Lookup) -> None:
-    """Write QUALIFY, which needs a window function, as another clause where none is left."""
-    if select.qualify is None or any(map(has_window, (*select.items, select.qualify))):
-        return
-    if lookup.functions.in_select(select):
-        select.having = build.all_of([*build.conjuncts(select.having), select.qualify])
-    else:
-        build.add_where(select, select.qualify)
-    select.qualify = None
 
 
 def _compares_items(select: Select) -> bool:
@@ -207,7 +179,8 @@ def _may_drop(at: int, items: list[Expression], select: Select, lookup: Lookup) 
     is_read = item.find(Column) is not None and any(map(asks, leaves(select.source)))
     if not (has_call(item) or is_read):
         return False
-    if makes_rows(item) or lookup.functions.is_volatile(item):
+    is_for_qualify = select.qualify is not None and has_window(item)
+    if makes_rows(item) or is_for_qualify or lookup.functions.is_volatile(item):
         return False
     clauses = [one for one in clauses_of(select) if one.place != "select_list"]
     others = [*clauses, *(one for one in items if one is not item)]

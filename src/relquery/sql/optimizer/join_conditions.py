@@ -14,12 +14,20 @@ FROM a LEFT JOIN b ON a.k = b.k AND LLM('...', a.t, b.t) = 'Yes'
        SELECT 1 FROM e WHERE x IS NOT DISTINCT FROM a.t AND y IS NOT DISTINCT FROM b.t
    ) THEN true ELSE false END
 
+For a SEMI or ANTI join one match of each row is enough, which takes the place of the other table:
+
+FROM a SEMI JOIN b ON a.k = b.k AND LLM('...', a.t, b.t) = 'Yes'
+=> WITH e AS (SELECT DISTINCT ON (x, y) a.k AS x, a.t AS y FROM a JOIN b ... WHERE ...)
+   FROM a SEMI JOIN e ON x IS NOT DISTINCT FROM a.k AND y IS NOT DISTINCT FROM a.t
+
 A condition depends on nothing but the values that it reads, so equal values may share its result.
+Conditions of WHERE about the side whose rows the join keeps go into `e` as well, those with calls,
+too: equal inputs are asked once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from relquery.errors import UnsupportedQueryError
 from relquery.sql import names as ours
@@ -29,7 +37,6 @@ from relquery.sql.binder.sources import Context, Sources, joins_in, leaves, oute
 from relquery.sql.optimizer.reads import (
     Lookup,
     adds_rows,
-    carried,
     condition_of,
     derived,
     is_by_chance,
@@ -56,7 +63,7 @@ def answer_join_conditions(statement: Query, lookup: Lookup) -> bool:
                     build.add_where(select, *asking)
                 elif _is_answered_first(join.right, lookup):
                     continue
-                elif not _filter_kept(join, select, lookup):
+                else:
                     _answer(join, select, lookup)
                 return True
     return False
@@ -93,30 +100,35 @@ def _answer(join: Join, select: Select, lookup: Lookup) -> None:
     sources = lookup.sources(pairs, select)
     if sources is None:
         raise refused(where, "its tables depend on a row of the outer query")
-    assert join.condition is not None
-    plain, asking = parted(build.conjuncts(restored(join.condition, sources)))
+    plain, asking = parted(
+        build.conjuncts(restored(join.condition or build.boolean(True), sources))
+    )
     columns = _columns_read(asking, sources, where, lookup)
-    items: list[Expression] = [
-        column.copy().named(ours.outer(at)) for at, column in enumerate(columns)
-    ]
-    pairs.items = items or [build.null().named(ours.NOTHING)]
-    if join.kind in ("SEMI", "ANTI"):
-        # One match is enough for equal values of the left side.
+    is_search = join.kind in ("SEMI", "ANTI")
+    if is_search:
         left = {one.name.lower() for one in leaves(join.left)}
         read = [*columns, *_columns_read(plain, sources, where, lookup)]
-        own = {one.key: one for one in read if one.table and one.names[0].lower() in left}
-        names = [ours.inner(at) for at in range(len(own))]
-        pairs.items += [
-            one.copy().named(name) for one, name in zip(own.values(), names, strict=True)
-        ]
-        if names:
-            build.first_of(pairs, names)
+        own = {one.key.lower(): one for one in read if one.names[0].lower() in left}
+        columns = list(own.values())
+    names = [ours.outer(at) for at in range(len(columns))]
+    items: list[Expression] = [
+        one.copy().named(name) for one, name in zip(columns, names, strict=True)
+    ]
+    pairs.items = items or [build.null().named(ours.NOTHING)]
+    if is_search:
+        build.first_of(pairs, names)
     inner.condition = build.all_of(part.copy() for part in plain)
-    kept, _ = parted(part for _, part in _about_kept(join, select, lookup))
-    build.add_where(pairs, *asking, *kept)
-    found = build.select([build.number(1)], add_entry(pairs, select))
-    found.where = match(columns)
-    holds = build.all_of([*plain, _without_failure(build.exists(found), join, sources)])
+    build.add_where(pairs, *asking, *_about_kept(join, select, lookup))
+    entry = add_entry(pairs, select)
+    matched = match(enumerate(columns), entry)
+    if is_search:
+        join.right.replace(build.table(entry))
+        join.condition = matched or build.boolean(True)
+        return
+    found = build.exists(build.select([build.number(1)], entry, matched))
+    # Without CASE, DuckDB 2.0.1 fails internally, and the database is lost, on INNER or LEFT JOIN
+    # ... ON EXISTS (...) FULL JOIN ...; and it crashes where it reorders such a LEFT JOIN.
+    holds = build.all_of([*plain, build.when(found, build.boolean(True), build.boolean(False))])
     if lookup.sources(build.select((), join.right.copy()), select) is None:
         # LATERAL: DuckDB takes no subquery in its condition, but one in the query itself.
         rows = build.select([build.star()], join.right.copy(), holds)
@@ -146,8 +158,7 @@ def _columns_read(
 
 
 def columns_of(node: Node, context: Context, where: str, lookup: Lookup) -> Iterator[Column]:
-    """The columns of an expression or a FROM clause, and those that its subqueries read from
-    outside."""
+    """The columns of an expression, and those that its subqueries read from outside."""
     yield from columns_in(node)
     for query in outermost_queries(node):
         columns = outer_columns(query, lookup.database, context)
@@ -156,82 +167,26 @@ def columns_of(node: Node, context: Context, where: str, lookup: Lookup) -> Iter
         yield from columns
 
 
-def _filter_kept(join: Join, select: Select, lookup: Lookup) -> bool:
-    """Move conditions with calls about the side whose rows a join keeps into a query there, so that
-    pairs are asked about the rows that are left. Returns whether there were some.
-
-    FROM a LEFT JOIN b ON LLM(...) = 'Yes' WHERE LLM(a.x) = 'Yes'
-    => FROM (SELECT * FROM a WHERE LLM(a.x) = 'Yes') AS a LEFT JOIN b ON LLM(...) = 'Yes'
-    """
-    return filter_first(_kept(join), dict(_about_kept(join, select, lookup)), select)
-
-
-def filter_first(side: Source, found: Mapping[int, Expression], select: Select) -> bool:
-    """Move conditions of WHERE, by their place, into a query of the table that they are about, if
-    one has calls. Returns whether they are moved."""
-    is_table = isinstance(side, tree.Derived | tree.Table) and side.sample is None
-    if not is_table or not any(map(has_call, found.values())):
-        return False
-    if any(column.name.lower() == "rowid" for column in select.find_all(Column)):
-        return False  # which a query has not
-    left = [one for at, one in enumerate(build.conjuncts(select.where)) if at not in found]
-    select.where = condition_of(left)
-    own = build.select([build.star()], side.copy(), build.all_of(found.values()))
-    side.replace(build.derived(own, side.name))
-    return True
-
-
-def _kept(join: Join) -> Source:
-    return join.left if join.kind in ("LEFT", "SEMI", "ANTI") else join.right
-
-
-def _about_kept(join: Join, select: Select, lookup: Lookup) -> Iterator[tuple[int, Expression]]:
-    """The conditions of WHERE about the side whose rows a join keeps, by their place: without them
-    a row of it is not in the result at all."""
-    if join.kind in ("INNER", "FULL"):
-        return
-    if not any(adds_rows(outer, inner) for inner, outer in joins_around(join)):
-        yield from about(_kept(join), select, lookup)
-
-
-def about(side: Source, select: Select, lookup: Lookup) -> Iterator[tuple[int, Expression]]:
-    """The conditions of WHERE that read only columns of some tables, by their place."""
+def _about_kept(join: Join, select: Select, lookup: Lookup) -> Iterator[Expression]:
+    """The conditions of WHERE about the side whose rows a join keeps: without them a row of it is
+    not in the result at all."""
     sources = lookup.sources(select)
-    if select.where is None or sources is None:
+    is_kept = join.kind not in ("INNER", "FULL") and sources is not None
+    if not is_kept or any(adds_rows(outer, inner) for inner, outer in joins_around(join)):
         return
+    assert sources is not None
+    side = join.left if join.kind in ("LEFT", "SEMI", "ANTI") else join.right
     names = {one.name.lower() for one in leaves(side)}
-    for at, part in enumerate(build.conjuncts(restored(select.where, sources))):
-        found = [(column, sources.resolve(column)) for column in columns_in(part)]
-        queries = outermost_queries(part)
-        is_open = lookup.functions.is_volatile(part) or has_lambda(part)
-        is_open |= lookup.functions.has_query(part) and not queries
-        fixed = [
-            lookup.stands_alone(one) and carried(one, select, select, lookup) for one in queries
-        ]
-        if is_open or not all(fixed) or part.find(Star):
+    for part in build.conjuncts(select.where):
+        condition = restored(part, sources)
+        is_open = lookup.functions.is_volatile(condition) or has_lambda(condition)
+        if is_open or lookup.functions.has_query(condition) or condition.find(Star):
             continue
-        if found and all(one is not None and one[0].lower() in names for _, one in found):
-            for column, one in found:
-                column.names = list(one or ())
-            yield at, part
-
-
-def _without_failure(exists: Expression, join: Join, sources: Sources) -> Expression:
-    """The condition in a form with which DuckDB 2.0.1 does not fail.
-
-    Unless CASE hides that the condition is an EXISTS, it fails internally, and the database is
-    lost, on INNER or LEFT JOIN ... ON EXISTS (...) FULL JOIN ...; and it crashes where it reorders
-    a LEFT JOIN ... ON EXISTS (...). On LEFT JOIN ... ON EXISTS (...) ANTI JOIN ... ON EXISTS (...)
-    it fails unless the last condition also reads a column of its right table.
-    """
-    holds: Expression = build.when(exists, build.boolean(True), build.boolean(False))
-    names = [(one.name, known[0]) for one in leaves(join.right)
-             if (known := sources.columns.get(one.name))]  # fmt: skip
-    if join.kind == "ANTI" and names:
-        is_null = build.operation(build.IS_NULL, build.column(names[0][1], names[0][0]))
-        is_any = build.any_of([is_null, build.operation(build.NOT, is_null.copy())])
-        holds = build.all_of([holds, is_any])
-    return holds
+        known = [(one, sources.resolve(one)) for one in columns_in(condition)]
+        if known and all(found is not None and found[0].lower() in names for _, found in known):
+            for column, found in known:
+                column.names = list(found or ())
+            yield condition
 
 
 # Shared with the rule for correlated subqueries: what may be read beforehand, and where it is
@@ -286,9 +241,10 @@ def name_tables(source: Source | None, select: Select, lookup: Lookup) -> None:
             item.replace(table)
 
 
-def match(columns: Iterable[Column], *table: str) -> Expression | None:
-    """The condition that a pair has the values of some columns; None if there are none."""
-    pairs = ((build.column(ours.outer(at), *table), one) for at, one in enumerate(columns))
+def match(columns: Iterable[tuple[int, Column]], table: str) -> Expression | None:
+    """The condition that a row of a table has the values of some columns, by their numbers; None if
+    there are none."""
+    pairs = ((build.column(ours.outer(at), table), one.copy()) for at, one in columns)
     return condition_of(build.compared(build.SAME, known, one) for known, one in pairs)
 
 

@@ -13,11 +13,6 @@ SELECT a FROM c WHERE k = 1 UNION ALL SELECT a FROM c WHERE k = 2
 => WITH c AS (SELECT k, LLM(...) AS a FROM t WHERE k = 1 OR k = 2) ...
 
 Where a window sees rows that the condition drops, they are its QUALIFY.
-
-Those on the keys of groups go from HAVING to WHERE:
-
-SELECT genre, max(LLM('...', title)) FROM films GROUP BY genre HAVING genre > 'd'
-=> SELECT genre, max(LLM('...', title)) FROM films WHERE genre > 'd' GROUP BY genre
 """
 
 from __future__ import annotations
@@ -25,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from relquery.sql import names as ours
-from relquery.sql.binder.call import OF_BRANCH, Call, calls_in, has_call
+from relquery.sql.binder.call import OF_BRANCH, calls_in, has_call
 from relquery.sql.binder.functions import (
     FunctionCatalog,
     has_lambda,
@@ -37,14 +32,12 @@ from relquery.sql.binder.functions import (
 from relquery.sql.binder.normalize import has_grouping_sets, keys_of, unnamed
 from relquery.sql.binder.sources import Sources, canonical
 from relquery.sql.binder.stand_ins import needs_number
-from relquery.sql.optimizer.never_fails import never_fails
 from relquery.sql.optimizer.reads import (
     Lookup,
     Place,
     Read,
     Reader,
     adds_rows,
-    asks,
     carried,
     condition_of,
     is_inner,
@@ -60,6 +53,8 @@ _DONE = "pushed"
 readers."""
 _MOVED = "moved"
 """Note on a condition that was moved into a query: its calls were in the select list before."""
+MATCHES = "matches"
+"""Note on a condition that other tables have a value, of the same type: no row makes it fail."""
 _MET = "met"
 """Note on a SELECT or join: conditions that were moved out of it, which its rows still meet."""
 
@@ -174,6 +169,9 @@ def add_condition(query: Query, condition: Expression, lookup: Lookup) -> bool:
     """
     if query.limit is not None:
         return False
+    if len(parts := build.conjuncts(condition)) > 1:
+        meets = [add_condition(query, one, lookup) for one in parts]
+        return all(meets)
     if isinstance(query, SetOperation):
         return _add_to_branches(query, condition, lookup)
     return isinstance(query, Select) and _add_to_select(query, condition, lookup)
@@ -228,7 +226,7 @@ def _add_to_select(select: Select, condition: Expression, lookup: Lookup) -> boo
     if clause is None or not _keeps_calls(moved, used, select):
         return False
     later = [select.args.get(each) for each in _CLAUSES[_CLAUSES.index(clause) :]]
-    if not any(map(has_call, later)) or never_fails(moved, lookup.kinds(select)):
+    if not any(map(has_call, later)) or _is_match(moved):
         for part in build.conjuncts(moved):
             part.meta[_MOVED] = True
         _add(select, clause, moved)
@@ -241,6 +239,14 @@ def _add_to_select(select: Select, condition: Expression, lookup: Lookup) -> boo
 
 
 _CLAUSES = ("where_clause", "having", "qualify")
+
+
+def _is_match(condition: Expression) -> bool:
+    """Whether a condition fails for no row, so that it may be computed for those that calls drop
+    first."""
+    if isinstance(condition, tree.Conjunction):
+        return all(map(_is_match, condition.operands))
+    return MATCHES in condition.meta
 
 
 def _add(select: Select, clause: str, condition: Expression) -> None:
@@ -302,51 +308,3 @@ def _keeps_calls(put: Expression, used: list[Expression], select: Select) -> boo
     filters = [*build.conjuncts(select.where), *build.conjuncts(select.having)]
     is_first = all(_MOVED in part.meta for part in filters if has_call(part))
     return is_first or not has_call(put)
-
-
-def having_to_where(statement: Query, lookup: Lookup) -> bool:
-    """The rule for conditions on keys; see `rules`."""
-    for select in statement.find_all(Select):
-        if select.having is None or has_grouping_sets(select) or not asks(select):
-            continue
-        written, moved = build.conjuncts(select.having), _about_keys(select, lookup)
-        if moved:
-            kept = [part for at, part in enumerate(written) if at not in moved]
-            build.add_where(select, *moved.values())
-            select.having = condition_of(kept)
-            return True
-    return False
-
-
-def _about_keys(select: Select, lookup: Lookup) -> dict[int, Expression]:
-    """The conditions of HAVING that WHERE can compute, by their place."""
-    functions, found = lookup.functions, lookup.normal(select)
-    if found is None or functions.is_volatile(select):
-        return {}
-    normal, sources = found
-    parts = build.conjuncts(normal.having)
-    keys = {canonical(key, sources) for key in keys_of(normal, functions) if not has_call(key)}
-    if not keys or len(parts) != len(build.conjuncts(select.having)):
-        return {}
-    may_fail, kinds = not has_call(select.where), lookup.kinds(select)
-
-    def without_keys(node: Node) -> Node | None:
-        is_key = isinstance(node, Expression) and canonical(node, sources) in keys
-        return build.null() if is_key else None
-
-    def is_of_more(node: Node) -> bool:
-        """Whether something beside keys needs a row, its group, or is unknown."""
-        if isinstance(node, tree.Function):  # a macro may have an aggregate
-            is_macro = node.name.lower() in functions.macros
-            return bool(node.schema) or is_macro or functions.is_aggregate(node)
-        is_of_keys = isinstance(node, tree.Operator) and node.kind == "GROUPING_FUNCTION"
-        return is_of_keys or isinstance(node, Column | Call | tree.Position | tree.Star)
-
-    return {
-        at: part.copy()
-        for at, part in enumerate(parts)
-        if part.find(Column) is not None
-        and not (functions.has_query(part) or has_window(part))
-        and not any(map(is_of_more, part.rebuilt(without_keys).walk()))
-        and (may_fail or never_fails(part, kinds))
-    }

@@ -47,7 +47,6 @@ from relquery.sql.parser.tree import (
     Star,
 )
 
-FALSE = build.boolean(False).key
 T = TypeVar("T")
 Place = Callable[[Column], int | None]
 """The place of a column in a query; None for a column of anything else."""
@@ -202,8 +201,7 @@ def _readers_of(entry: Entry, statement: Query) -> tuple[Reader, ...] | None:
             tables = () if select is None or table.sample else leaves(select.source)
             if select is None or all(one is not table for one in tables):
                 return None
-            if not reads_nothing(select):
-                readers.append(Reader(select, table))
+            readers.append(Reader(select, table))
     return tuple(readers)
 
 
@@ -218,11 +216,6 @@ def name_subqueries(statement: Query, lookup: Lookup) -> bool:
         if unnamed:
             return True
     return False
-
-
-def reads_nothing(select: Select) -> bool:
-    """Whether a SELECT reads no row of its FROM clause; see `empty_queries`."""
-    return select.where is not None and select.where.key == FALSE
 
 
 def asks(node: Node) -> bool:

@@ -8,11 +8,9 @@ from relquery.sql.binder.functions import FunctionCatalog
 from relquery.sql.host.database import Database
 from relquery.sql.optimizer.correlated import answer_correlated
 from relquery.sql.optimizer.drop_unread import drop_unread
-from relquery.sql.optimizer.empty_queries import empty_queries
 from relquery.sql.optimizer.join_conditions import answer_join_conditions
 from relquery.sql.optimizer.join_reductions import reduce_by_joins
-from relquery.sql.optimizer.outer_joins import narrow_outer_joins
-from relquery.sql.optimizer.push_conditions import having_to_where, push_conditions
+from relquery.sql.optimizer.push_conditions import push_conditions
 from relquery.sql.optimizer.push_limits import push_limits
 from relquery.sql.optimizer.reads import Lookup, name_subqueries
 from relquery.sql.parser.tree import Query
@@ -23,11 +21,8 @@ the statement nor makes it ask more."""
 
 RULES: tuple[Rule, ...] = (
     name_subqueries,
-    empty_queries,
-    narrow_outer_joins,
     push_conditions,
     reduce_by_joins,
-    having_to_where,
     drop_unread,
     answer_join_conditions,
     answer_correlated,

@@ -31,7 +31,6 @@ from relquery.sql.binder.functions import (
 )
 from relquery.sql.binder.sources import Context, Kinds, entry_of, from_only, leaves
 from relquery.sql.binder.stand_ins import ARITHMETIC, beyond_double, compared_in, needs_number
-from relquery.sql.optimizer.never_fails import is_open_literal
 from relquery.sql.optimizer.reads import Lookup, condition_of, note_field_names
 from relquery.sql.parser import build, tree
 from relquery.sql.parser.parse import parser
@@ -184,7 +183,11 @@ class _Conversion:
 
     def _common_kind(self, others: list[Expression]) -> str | None:
         """The type that text is cast to when compared with `others`; None if it stays text."""
-        typed = [other for other in others if not is_open_literal(other)]
+        # A text literal takes the type of what it is compared with.
+        open_kinds = ("STRING", "NULL_LITERAL")
+        typed = [
+            one for one in others if not (isinstance(one, tree.Constant) and one.kind in open_kinds)
+        ]
         if len(typed) > 1:
             typed = [build.operation(build.COALESCE, *(one.copy() for one in typed))]
         return self.kinds.of(typed[0]) if typed else None
