@@ -30,7 +30,7 @@ from relquery.sql.exchange.python import (
     for_parquet,
     for_polars,
     to_plain,
-    to_python,
+    to_rows,
     to_series,
 )
 from relquery.sql.page import page
@@ -139,7 +139,7 @@ class Result:
 
     def fetchall(self) -> list[tuple[Any, ...]]:
         """As Python tuples, with values as DuckDB's client gives them."""
-        return list(zip(*(to_python(*pair) for pair in self._columns()), strict=True))
+        return to_rows(self.table)
 
     def fetchone(self) -> tuple[Any, ...] | None:
         """The next row, as in `fetchall`; None after the last."""

@@ -16,8 +16,8 @@ import pyarrow as pa
 from relquery.errors import QueryError
 from relquery.sql.names import PREFIX, quoted, quoted_text
 
-# On a field of an Arrow table: the type that its column has in DuckDB.
-_KIND = b"duckdb_type"
+KIND = b"duckdb_type"
+"""On a field of an Arrow table: the type that its column has in DuckDB."""
 
 _AT_ONCE = 100_000  # rows
 _MOST_HOURS = 2**63 // (60 * 60 * 10**9)
@@ -71,7 +71,7 @@ def to_arrow(relation: Any, most: Most | None = None) -> pa.Table:
         relation = relation.project(", ".join(items))
     table = read(relation, most)
     fields = (
-        field.with_metadata({**(field.metadata or {}), _KIND: _stated(kind)})
+        field.with_metadata({**(field.metadata or {}), KIND: _stated(kind)})
         for field, kind in zip(table.schema, kinds, strict=True)
     )
     return pa.Table.from_arrays(table.columns, schema=pa.schema(list(fields)))
@@ -80,7 +80,7 @@ def to_arrow(relation: Any, most: Most | None = None) -> pa.Table:
 def kind_of(field: pa.Field) -> Any:
     """The DuckDB type of a column; None if the field does not record it, or Python has no name
     for it."""
-    noted = (field.metadata or {}).get(_KIND)
+    noted = (field.metadata or {}).get(KIND)
     try:
         return None if noted is None else duckdb.sqltype(noted.decode())
     except duckdb.Error:  # of a state of an aggregate

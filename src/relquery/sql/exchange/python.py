@@ -6,18 +6,19 @@ In Python, text stands for dates and times that it cannot represent.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from datetime import date, datetime, time, timedelta
+from datetime import date, time
 from itertools import accumulate, islice, pairwise, repeat
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 
 from relquery.arrays import Bools
-from relquery.sql.exchange.arrow import as_text, kind_of, parts_of
+from relquery.sql.exchange.arrow import KIND, as_text, kind_of, parts_of
+from relquery.sql.names import quoted_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,89 +30,86 @@ _ENDLESS = np.iinfo(np.int64).max  # 'infinity' in nanoseconds
 _NANOSECONDS = 1000  # of a microsecond, the least that Python's times count
 
 
-def to_python(column: pa.ChunkedArray, field: pa.Field) -> list[Any]:
-    """The values of a column as DuckDB's client gives them, but for two kinds.
+def to_rows(table: pa.Table) -> list[tuple[Any, ...]]:
+    """The rows of a table as DuckDB's client gives them; as in `to_plain` if that cannot."""
+    names = [f"c{at}" for at in range(table.num_columns)]
+    if not names:
+        return []
+    items = [_as_read(name, field) for name, field in zip(names, table.schema, strict=True)]
+    with duckdb.connect() as plain:
+        plain.register("t", table.rename_columns(names))
+        zone = re.search(r"tz=([^\]]+)\]", " ".join(map(str, table.schema.types)))
+        try:
+            if zone is not None:
+                plain.execute(f"SET TimeZone = {quoted_text(zone[1])}")
+            return plain.sql(f"SELECT {', '.join(items)} FROM t").fetchall()
+        except (OverflowError, duckdb.Error):  # an interval, or a tuple without parts
+            return list(zip(*map(to_plain, table.columns, table.schema), strict=True))
 
-    A BIGNUM is an integer, and an interval that Python cannot represent is text.
-    """
-    return _values(column, field, _Reader(is_plain=False))
+
+def _as_read(name: str, field: pa.Field) -> str:
+    """SQL of a column of the type that it had in DuckDB."""
+    kind = (field.metadata or {}).get(KIND)
+    if kind is None or kind_of(field) is None:
+        return name
+    stated = kind.decode()
+    in_json = re.sub(r"\bVARIANT\b", "JSON", stated)  # as Arrow has it
+    return f"CAST(CAST({name} AS {in_json}) AS {stated})"
 
 
 def to_plain(column: pa.ChunkedArray, field: pa.Field) -> list[Any]:
     """The values of a column for tables, JSON and frames: an interval keeps its months, a UUID is
     text, a tuple is a dict, a fixed-size list a list, and a map with nested keys a list of pairs.
+    A BIGNUM is an integer.
     """
-    return _values(column, field, _Reader(is_plain=True))
-
-
-def _values(column: pa.ChunkedArray, field: pa.Field, reader: _Reader) -> list[Any]:
     kind = kind_of(field)
-    return [value for chunk in column.chunks for value in reader.values(chunk, kind)]
+    return [value for chunk in column.chunks for value in _values(chunk, kind)]
 
 
-@dataclass(frozen=True, slots=True)
-class _Reader:
-    """Reads Arrow arrays of a DuckDB type, which may be unknown. is_plain: see to_plain."""
-
-    is_plain: bool
-
-    def values(self, array: pa.Array, kind: Any) -> list[Any]:
-        """The values of an array."""
-        if not pa.types.is_nested(array.type):
-            return self._leaves(array, kind)
-        valid = array.is_valid().to_pylist()
-        pairs = zip(self._nested(array, kind), valid, strict=True)
-        return [value if is_valid else None for value, is_valid in pairs]
-
-    def _leaves(self, array: pa.Array, kind: Any) -> list[Any]:
+def _values(array: pa.Array, kind: Any) -> list[Any]:
+    """The values of an array of a DuckDB type, which may be unknown."""
+    if not pa.types.is_nested(array.type):
         convert = _CONVERT.get(getattr(kind, "id", None))
-        if convert is None and not self.is_plain:
-            is_interval = array.type == pa.month_day_nano_interval()
-            convert = _timedelta if is_interval else _CLIENTS.get(getattr(kind, "id", None))
-        is_moment = _is_moment(array.type)
-        values = _moments(array, self.is_plain) if is_moment else array.to_pylist()
+        values = _moments(array) if _is_moment(array.type) else array.to_pylist()
         if convert is None:
             return values
         return [None if value is None else convert(value) for value in values]
+    pairs = zip(_nested(array, kind), array.is_valid().to_pylist(), strict=True)
+    return [value if is_valid else None for value, is_valid in pairs]
 
-    def _nested(self, array: pa.Array, kind: Any) -> Iterable[Any]:
-        """A value for each row, whatever it is for NULL."""
-        if pa.types.is_map(array.type):
-            return self._maps(array, *islice(_parts(kind), 2))
-        if pa.types.is_union(array.type) or pa.types.is_struct(array.type):
-            return self._rows(array, kind)
-        items = self.values(array.flatten(), next(_parts(kind)))
-        counts = array.value_lengths().fill_null(0).to_pylist()
-        lists = (items[start:end] for start, end in pairwise(accumulate(counts, initial=0)))
-        is_array = pa.types.is_fixed_size_list(array.type) and not self.is_plain
-        return map(tuple, lists) if is_array else lists
 
-    def _rows(self, array: pa.Array, kind: Any) -> Iterable[Any]:
-        """Of structs, tuples and unions."""
-        names = [array.type.field(at).name for at in range(array.type.num_fields)]
-        columns = [
-            self.values(array.field(at), part)
-            for at, part in zip(range(len(names)), _parts(kind), strict=False)
-        ]
-        if pa.types.is_union(array.type):
-            codes = array.type_codes.to_pylist()
-            return (columns[code][row] for row, code in enumerate(codes))
-        rows = zip(*columns, strict=True) if columns else repeat((), len(array))
-        if getattr(kind, "id", None) == "tuple" and not self.is_plain:
-            return rows
-        return (dict(zip(names, row, strict=True)) for row in rows)
+def _nested(array: pa.Array, kind: Any) -> Iterable[Any]:
+    """A value for each row, whatever it is for NULL."""
+    if pa.types.is_map(array.type):
+        return _maps(array, *islice(_parts(kind), 2))
+    if pa.types.is_union(array.type) or pa.types.is_struct(array.type):
+        return _structs(array, kind)
+    items = _values(array.flatten(), next(_parts(kind)))
+    counts = array.value_lengths().fill_null(0).to_pylist()
+    return (items[start:end] for start, end in pairwise(accumulate(counts, initial=0)))
 
-    def _maps(self, array: pa.Array, key: Any, value: Any) -> Iterator[Any]:
-        offsets = array.offsets.to_pylist() or [0]
-        first, size = offsets[0], offsets[-1] - offsets[0]
-        keys = self.values(array.keys.slice(first, size), key)
-        values = self.values(array.items.slice(first, size), value)
-        is_nested = pa.types.is_nested(array.type.key_type)
-        for start, end in pairwise(offset - first for offset in offsets):
-            if is_nested and not self.is_plain:
-                yield {"key": keys[start:end], "value": values[start:end]}
-            else:
-                yield _dict(list(zip(keys[start:end], values[start:end], strict=True)))
+
+def _structs(array: pa.Array, kind: Any) -> Iterable[Any]:
+    """Of structs, tuples and unions."""
+    names = [array.type.field(at).name for at in range(array.type.num_fields)]
+    columns = [
+        _values(array.field(at), part)
+        for at, part in zip(range(len(names)), _parts(kind), strict=False)
+    ]
+    if pa.types.is_union(array.type):
+        codes = array.type_codes.to_pylist()
+        return (columns[code][row] for row, code in enumerate(codes))
+    rows = zip(*columns, strict=True) if columns else repeat((), len(array))
+    return (dict(zip(names, row, strict=True)) for row in rows)
+
+
+def _maps(array: pa.Array, key: Any, value: Any) -> Iterator[Any]:
+    offsets = array.offsets.to_pylist() or [0]
+    first, size = offsets[0], offsets[-1] - offsets[0]
+    keys = _values(array.keys.slice(first, size), key)
+    values = _values(array.items.slice(first, size), value)
+    for start, end in pairwise(offset - first for offset in offsets):
+        yield _dict(list(zip(keys[start:end], values[start:end], strict=True)))
 
 
 def _parts(kind: Any) -> Iterator[Any]:
@@ -134,16 +132,6 @@ def _time(text: str) -> time | str:
         return text
 
 
-def _timedelta(interval: pa.MonthDayNano) -> timedelta | str:
-    """A month has 30 days, as in DuckDB's client. More days than Python counts are text."""
-    days = interval.months * 30 + interval.days
-    try:
-        return timedelta(days, microseconds=interval.nanoseconds // 1000)
-    except OverflowError:
-        text: str = as_text(pa.chunked_array([[interval]]))[0].as_py()
-        return text
-
-
 _CONVERT: dict[str | None, Callable[[Any], Any]] = {
     "hugeint": int,
     "uhugeint": int,
@@ -151,7 +139,6 @@ _CONVERT: dict[str | None, Callable[[Any], Any]] = {
     "time with time zone": _time,
     "variant": json.loads,
 }
-_CLIENTS: dict[str | None, Callable[[Any], Any]] = {"uuid": lambda text: UUID(str(text))}
 
 
 def _is_moment(kind: pa.DataType) -> bool:
@@ -167,21 +154,13 @@ def is_beyond_python(column: pa.ChunkedArray) -> bool:
     return limits["min"] is not None and not first <= limits["min"] <= limits["max"] <= last
 
 
-def _moments(array: pa.Array, is_plain: bool) -> list[Any]:
-    """The values of dates or times. One that Python cannot represent is text as DuckDB has it.
-
-    is_plain: whether 'infinity' and nanoseconds are, too; DuckDB's client gives the last moment of
-    Python's, and drops nanoseconds.
-    """
-    beyond = _are_beyond(array, is_plain)
+def _moments(array: pa.Array) -> list[Any]:
+    """The values of dates or times. What Python cannot represent is text as DuckDB has it."""
+    beyond = _are_beyond(array)
     if not beyond.any():
         return _representable(array)
     is_text = pa.array(beyond)
     texts = as_text(pa.chunked_array([array.filter(is_text)])).to_pylist()
-    if not is_plain:
-        of = date if pa.types.is_date32(array.type) else datetime
-        endless = {"infinity": of.max, "-infinity": of.min}
-        texts = [endless.get(text, text) for text in texts]
     found, others = iter(texts), iter(_representable(array.filter(pa.array(~beyond))))
     return [next(found if one else others) for one in beyond.tolist()]
 
@@ -195,14 +174,13 @@ def _representable(array: pa.Array) -> list[Any]:
     return values
 
 
-def _are_beyond(array: pa.Array, is_plain: bool) -> Bools:
+def _are_beyond(array: pa.Array) -> Bools:
     numbers = _numbers(array).fill_null(0).to_numpy(zero_copy_only=False)
     first, last = _limits(array.type)
     beyond: Bools = (numbers < first) | (numbers > last)
     if getattr(array.type, "unit", None) == "ns":
         beyond |= np.abs(numbers) == _ENDLESS
-        if is_plain:
-            beyond |= numbers % _NANOSECONDS != 0
+        beyond |= numbers % _NANOSECONDS != 0
     return beyond
 
 
