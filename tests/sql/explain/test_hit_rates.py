@@ -121,12 +121,11 @@ def test_a_refused_prompt_is_no_tokens() -> None:
 
 
 @pytest.mark.parametrize("ledger", [None, ":memory:"])
-@pytest.mark.parametrize("guard", [None, 0.9])
-def test_equal_stages_are_told_what_the_run_does(ledger: Any, guard: Any) -> None:
+def test_equal_stages_are_told_what_the_run_does(ledger: Any) -> None:
     query = f"{QUERY} UNION ALL {QUERY} UNION ALL SELECT LLM('up', review) FROM t"
     view = "WITH v AS (SELECT LLM('up', review) AS u FROM t) SELECT a.u FROM v a, v b"
     for text in (query, view):
-        with connect(Reader(upper_or_length), ledger=ledger, guard=guard, guard_rows=9) as con:
+        with connect(Reader(upper_or_length), ledger=ledger) as con:
             con.register("t", TABLE)
             told, costs = con.explain(text).calls, con.explain(text, cost=True).costs
             stages = con.sql(text).report.stages

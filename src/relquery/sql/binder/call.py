@@ -292,8 +292,6 @@ def readable_all(nodes: Iterable[Node]) -> list[str]:
         if isinstance(node, tree.Column):
             if node.name.startswith(ours.PREFIX) and FIELD_NAME in node.meta:
                 return place(str(node.meta[FIELD_NAME]))
-            if node.names[0] == ours.OUTER:
-                return build.column(*reversed(node.names[1:]))
         return None
 
     printed = parser().print([node.rebuilt(change) for node in nodes])

@@ -126,7 +126,7 @@ class Explainer:
         is_sure = rows.known.exact and not rows.may_stop and not is_open
         is_sure &= where is None or not rows.is_open(where)
         told = self._described(name, call, rows, wanted)
-        requests = self._requests(call, rows, wanted, is_open=is_open, is_bound=not is_sure)
+        requests = self._requests(call, rows, wanted, is_open=is_open)
         if isinstance(requests, Requests):
             is_sure &= requests.exact
             model.planner.add(requests, is_sure=is_sure)
@@ -181,16 +181,13 @@ class Explainer:
         wanted: Int64s,
         *,
         is_open: bool,
-        is_bound: bool,
     ) -> Requests | int | None:
         """What a call asks; or how many inputs there are at most, if they depend on answers."""
         config, most = self.context.config, rows.known.most
         if rows.known.held or not call.fields:
             try:
                 if not is_open:
-                    is_bound &= self.shares is None
-                    planner = self._of_model(call).planner
-                    return planner.of(call, rows, wanted, is_bound=is_bound)
+                    return self._of_model(call).planner.of(call, rows, wanted)
                 most = rows.at_most(rows.number_inputs(call, wanted))
             except QueryError:  # caused by a row that a filter would have dropped
                 most = rows.at_most(len(wanted))

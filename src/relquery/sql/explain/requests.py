@@ -1,6 +1,4 @@
-"""Which prompts a stage sends: those that neither the ledger nor an earlier stage answers, and
-those that a guard asks a second time, with fields as written.
-"""
+"""Which prompts a stage sends: those that neither the ledger nor an earlier stage answers."""
 
 from __future__ import annotations
 
@@ -13,11 +11,8 @@ from relquery.arrays import Int64s
 from relquery.ledger import AnswerStore, Keys, has_one_answer, look_up
 from relquery.prompt import Answer, Prompt, Sampling
 from relquery.sql.binder.call import Task
-from relquery.sql.caching.plan import ordered
 from relquery.sql.executor.context import ExecutionContext
-from relquery.sql.executor.dispatch import AS_WRITTEN, REORDERED, CacheLookup
 from relquery.sql.executor.groups import Matches, forest_of
-from relquery.sql.executor.guard import Comparison, sample
 from relquery.sql.explain.rows import EstimatedRows
 from relquery.sql.inputs.inputs import Inputs, Question
 from relquery.sql.inputs.redaction import completed, hidden
@@ -31,22 +26,20 @@ _ORDERED = 100_000  # at most this many inputs are put in order
 class Requests:
     """What a stage asks.
 
-    sampling: how answers are drawn. places: which of its
-    distinct prompts are asked, and again: which of them a second time, for a guard. known: how many
-    answers the ledger has, or will have by then. exact: whether there are as many, whatever other
-    stages ask and a guard finds. keys: of all prompts. wholes: those of whole answers, where others
-    are enough, as they are only compared. learned: some prompts that the ledger answers. may_come:
-    whether an earlier stage may have asked some of them. written: the prompts that are asked, as
-    the query writes them. sent: these in the order to send, of very many a sample; None if it is
-    not known. most: how many of them are asked at most. compared: how many only serve a guard.
-    skipped: rows that are not asked. is_guess: whether the text of some prompts depends on answers.
-    length: tokens of an answer on average, if they were measured. answers: to all prompts, if the
-    ledger has them.
+    sampling: how answers are drawn. places: which of its distinct prompts are asked. known: how
+    many answers the ledger has, or will have by then. exact: whether there are as many, whatever
+    other stages ask and a guard finds. keys: of all prompts. wholes: those of whole answers, where
+    others are enough, as they are only compared. learned: some prompts that the ledger answers.
+    may_come: whether an earlier stage may have asked some of them. written: the prompts that are
+    asked, as the query writes them. sent: these in the order to send, of very many a sample; None
+    if it is not known. most: how many of them are asked at most. compared: how many only serve a
+    guard. skipped: rows that are not asked. is_guess: whether the text of some prompts depends on
+    answers. length: tokens of an answer on average, if they were measured. answers: to all prompts,
+    if the ledger has them.
     """
 
     sampling: Sampling
     places: Int64s
-    again: Int64s
     known: int
     exact: bool
     keys: Sequence[Hashable]
@@ -80,7 +73,6 @@ class RequestPlanner:
     needs_order: bool
     expects: bool
     _is_sure: dict[Hashable, bool] = field(default_factory=dict)
-    _compared: set[object] = field(default_factory=set)
 
     def add(self, requests: Requests, *, is_sure: bool) -> None:
         """Note that a stage asks all of its prompts."""
@@ -88,10 +80,8 @@ class RequestPlanner:
         for key in requests.wholes:
             self._is_sure.setdefault(key, False)
 
-    def of(
-        self, call: PlannedCall, rows: EstimatedRows, wanted: Int64s, *, is_bound: bool
-    ) -> Requests:
-        """What a call asks about some rows. is_bound: whether it may be about fewer of them.
+    def of(self, call: PlannedCall, rows: EstimatedRows, wanted: Int64s) -> Requests:
+        """What a call asks about some rows.
 
         Raises QueryError if the fields of a row cannot be computed.
         """
@@ -110,9 +100,7 @@ class RequestPlanner:
                 if answers is not None:
                     answers, of_row = completed(answers, of_row, given, call.task)
                 rows.tell(call, wanted, of_row, answers)
-            requests = self._guarded(requests, question, inputs, (id(rows), call.index))
-            is_bound &= self.context.config.guard is not None and len(call.fields) > 1
-            return self._of_inputs(requests, inputs, rows, is_bound=is_bound)
+            return self._of_inputs(call, requests, inputs, rows)
         first, later = list[Prompt](), list[Prompt]()
         if call.task.kind == "match":
             matches = Matches.of(call.task, cells, backend)
@@ -155,7 +143,6 @@ class RequestPlanner:
         return Requests(
             task.sampling,
             missing,
-            missing[:0],
             answered if ledger is not None else 0,
             not may_come,
             keys,
@@ -168,25 +155,26 @@ class RequestPlanner:
         )
 
     def _of_inputs(
-        self, requests: Requests, inputs: Inputs, rows: EstimatedRows, *, is_bound: bool
+        self, call: PlannedCall, requests: Requests, inputs: Inputs, rows: EstimatedRows
     ) -> Requests:
-        """With the prompts that are sent. is_bound: whether a guard may compare other inputs."""
-        places, again, sent = requests.places, requests.again, requests.sent
-        if is_bound:
-            more = np.setdiff1d(places, again)[: self.context.config.guard_rows - len(again)]
-            again, sent = np.union1d(again, more), None
-        if sent is None and self.needs_order:
-            sent = [*self._in_order(inputs, places), *inputs.prompts(again, None)]
-        written = inputs.prompts(np.sort(np.concatenate((places, again))), None)
-        compared = rows.at_most(len(again))
-        most = min(len(written), rows.at_most(len(places)) + compared)
-        known = requests.known if most == len(written) else min(requests.known, most)
+        """With the prompts that are sent. With a guard, which asks some of them a second time, it
+        is not known which answers of the ledger serve; then all may be asked."""
+        places, config, sent = requests.places, self.context.config, requests.sent
+        is_guarded = config.guard is not None and len(call.fields) > 1
+        if is_guarded:
+            places = np.arange(inputs.count)
+        if self.needs_order:
+            sent = self._in_order(inputs, places)
+        most = rows.at_most(len(places))
+        compared = min(most, config.guard_rows) if is_guarded else 0
+        known = requests.known if most == len(places) else min(requests.known, most)
         return replace(
             requests,
             known=known,
-            written=written,
+            exact=requests.exact and not is_guarded,
+            written=inputs.prompts(places, None),
             sent=sent,
-            most=most,
+            most=most + compared,
             compared=compared,
             skipped=inputs.skipped,
         )
@@ -197,49 +185,6 @@ class RequestPlanner:
             places = places[np.linspace(0, len(places) - 1, _ORDERED).astype(int)]
         schedule = inputs.schedule(places, self.context.config.order)
         return inputs.prompts(places if schedule is None else places[schedule.rows], schedule)
-
-    def _guarded(
-        self, requests: Requests, question: Question, inputs: Inputs, here: tuple[int, int]
-    ) -> Requests:
-        """The same if a guard compares answers: with or without pinned fields, whichever is more.
-
-        What has been compared is not compared again. here: tells the call from others.
-        """
-        context, config, ledger = self.context, self.context.config, self._ledger(question.task)
-        form = question.task.asks, question.cells.names, question.cells.forms
-        is_known = form in self._compared
-        if config.guard is None or here in self._compared or (is_known and ledger is None):
-            return requests
-        every = np.arange(inputs.count)
-        schedule = ordered(inputs, every, config.order, context.backend).schedule
-        sampled = sample(schedule, config.guard_rows)
-        if schedule is None or sampled is None:
-            return requests
-        self._compared |= {here, form}
-        both = np.sort(sampled.rows)
-        if is_known and not len(requests.places):  # equal calls have asked all of it
-            return replace(requests, known=inputs.count + len(both))
-        first, again, rest = both, both, np.setdiff1d(every, both)
-        known, exact = 0, True
-        if ledger is not None and ledger.has_answers:
-            lookup = CacheLookup.of(inputs.prompts_as_written(), requests.sampling, context)
-            reordered, written = lookup.marked(REORDERED, both), lookup.marked(AS_WRITTEN, both)
-            first, again = both[reordered.lacks(both)], both[written.lacks(both)]
-            lookups = [lookup, lookup.marked(AS_WRITTEN)]
-            some = np.setdiff1d(both, np.union1d(first, again))
-            known_of = replace(reordered, inputs=some), written
-            agreed = Comparison.of(*known_of, question.task, config.guard).agreed
-            if (agreed + len(both) - len(some)) / len(both) < config.guard:  # whatever others say
-                lookups = lookups[1:]
-            elif agreed / len(both) >= config.guard:
-                lookups = lookups[:1]
-            rests = [rest[one.lacks(rest)] for one in lookups]
-            rest, exact = max(rests, key=len), len({*map(len, rests)}) == 1
-            known = inputs.count + len(both) - len(first) - len(again) - len(rest)
-        places, exact = np.union1d(first, rest), exact and requests.exact
-        part = schedule.part(np.flatnonzero(np.isin(schedule.rows, places)))
-        sent = [*inputs.prompts(part.rows, part), *inputs.prompts(inputs.sorted(again), None)]
-        return replace(requests, places=places, again=again, sent=sent, known=known, exact=exact)
 
     def _ledger(self, task: Task) -> AnswerStore | None:
         """Where answers to a call are kept; without it, a statement shares those of equal calls."""
