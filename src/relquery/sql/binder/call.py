@@ -289,10 +289,8 @@ def readable_all(nodes: Iterable[Node]) -> list[str]:
             return place(str(node.meta[WRITTEN]))
         if isinstance(node, Call):
             return place("LLM(...)")
-        if isinstance(node, tree.Column):
-            if node.name.startswith(ours.PREFIX) and FIELD_NAME in node.meta:
-                return place(str(node.meta[FIELD_NAME]))
-        return None
+        is_ours = isinstance(node, tree.Column) and node.name.startswith(ours.PREFIX)
+        return place(str(node.meta[FIELD_NAME])) if is_ours and FIELD_NAME in node.meta else None
 
     printed = parser().print([node.rebuilt(change) for node in nodes])
     for name, text in reversed(texts.items()):
