@@ -125,7 +125,7 @@ class Execution:
     def _run_until(self, walker: StageWalker[Rows], plan: Plan, enough: int) -> None:
         """Go through the stages of a SELECT for some of its rows at a time, until the statement has
         enough."""
-        rows, number = walker.rows, walker.rows.together(plan.order)
+        rows, number = walker.rows, walker.rows.together()
         before = found = self._count(plan)
         begin = end = 0
         while found < enough and begin <= number.max(initial=0):

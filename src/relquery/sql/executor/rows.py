@@ -21,7 +21,7 @@ from relquery.sql.host.database import Database, Scratch
 from relquery.sql.inputs.cells import Cells, Form, as_text, bag_as_text
 from relquery.sql.parser import build
 from relquery.sql.parser.parse import parser
-from relquery.sql.parser.tree import Expression, Node, Ordered, Select, Window
+from relquery.sql.parser.tree import Expression, Node, Select
 from relquery.sql.planner.checks import Check, answers_in
 from relquery.sql.planner.plan import Field, Part, PlannedCall, SelectPlan
 
@@ -209,10 +209,9 @@ class Rows:
         found[table.column(0).to_numpy()] = table.column(1).to_numpy()
         return found
 
-    def together(self, order: tuple[Ordered, ...] = ()) -> Int64s:
+    def together(self) -> Int64s:
         """(rows,), numbers from 0 on, equal for base rows that must go through the stages at once:
-        those of a group of DISTINCT ON, or all where the SELECT sees several rows. order: keys by
-        which rows that may go alone are numbered."""
+        those of a group of DISTINCT ON, or all where the SELECT sees several rows."""
         plan, cut = self.plan, self.plan.cut
         sees_several = cut is not None or plan.aggregated or plan.final.distinct is not None
         groups: Int64s | None = np.arange(self.count)
@@ -220,23 +219,10 @@ class Rows:
             groups = self.groups(cut.select)
         elif sees_several or any(has_window(item) for item in plan.final.items):
             groups = None
-        elif order:
-            return self._ranks(order)
         if groups is None:
             return np.zeros(self.count, np.int64)
         _, first, number = np.unique(groups, return_index=True, return_inverse=True)
         return np.argsort(np.argsort(first))[number]
-
-    def _ranks(self, order: tuple[Ordered, ...]) -> Int64s:
-        """(rows,), their places by some keys, from 0 on; rows with equal keys have the same."""
-        rank = parser().expression("dense_rank() OVER ()")
-        assert isinstance(rank, Window)
-        rank.orders = [key.copy() for key in order]
-        ranks = parser().sql(build.select([build.column(ours.ROW), rank], ours.ROWS))
-        numbers, places = self.database.fetch(self.sql(ranks)).columns
-        found = np.zeros(self.count, np.int64)
-        found[numbers.to_numpy()] = places.to_numpy() - 1
-        return found
 
     def window(self, cut: Select, count: int) -> slice | None:
         """Which of `count` rows that pass LIMIT and OFFSET of a cut keep.

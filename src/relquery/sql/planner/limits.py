@@ -11,8 +11,7 @@ And a statement may need only the first rows that its SELECTs with calls give (`
 SELECT c.a FROM (SELECT k, LLM('...', text) AS a FROM t) AS c JOIN g USING (k) LIMIT 3
 
 What is left of it once the calls are answered reads the table of an inner SELECT, and gives more
-rows the more that table has. So it can stop at three. With ORDER BY c.k it can too, if the rows of
-that table come in this order (`first_keys`).
+rows the more that table has. So it can stop at three.
 """
 
 from __future__ import annotations
@@ -23,9 +22,8 @@ from relquery.sql import names as ours
 from relquery.sql.binder.call import RANKS, has_call
 from relquery.sql.binder.functions import FunctionCatalog, has_window, makes_rows
 from relquery.sql.binder.normalize import NOT_A_NAME, as_key, is_order_name, item_at, unnamed
-from relquery.sql.binder.sources import entry_of, leaves
-from relquery.sql.optimizer.push_limits import column_of_key, limits_of
-from relquery.sql.optimizer.reads import Lookup, Read, Reader, derived
+from relquery.sql.binder.sources import entry_of
+from relquery.sql.optimizer.push_limits import limits_of
 from relquery.sql.parser import build, tree
 from relquery.sql.parser.tree import (
     Case,
@@ -34,11 +32,9 @@ from relquery.sql.parser.tree import (
     Expression,
     Node,
     Order,
-    Ordered,
     Query,
     Select,
 )
-from relquery.sql.planner.checks import answers_in
 
 
 def stops_early(cut: Select) -> bool:
@@ -139,7 +135,7 @@ def enough_of(outer: Query, tables: Collection[str], functions: FunctionCatalog)
     outer: what is left of it. tables: of its SELECTs with calls.
     """
     limits = limits_of(outer)
-    if limits is None or outer.distinct is not None:
+    if limits is None or outer.distinct is not None or outer.order is not None:
         return None
 
     def grows_with(table: Node) -> bool:
@@ -157,34 +153,6 @@ def enough_of(outer: Query, tables: Collection[str], functions: FunctionCatalog)
 
     read = [table for table in outer.find_all(tree.Table) if table.table in tables]
     return limits[0] if all(map(grows_with, read)) else None
-
-
-def first_keys(outer: Query, table: str, final: Select, lookup: Lookup) -> list[Ordered]:
-    """The first keys of ORDER BY that a table has as columns without answers, over its base rows.
-
-    table, final: of the only SELECT with calls, and what gives its columns.
-    """
-    keys = list[Ordered]()
-    if not isinstance(outer, Select) or outer.order is None:
-        return keys
-    for item in leaves(outer.source):
-        entry = entry_of(item) if isinstance(item, tree.Table) else None
-        query = derived(item) if entry is None else entry.query
-        found = query.source if isinstance(query, Select) else None
-        if query is None or not isinstance(found, tree.Table) or found.table != table:
-            continue
-        is_read_once = sum(entry_of(one) is entry for one in outer.find_all(tree.Table)) == 1
-        if not (entry is None or is_read_once):
-            return keys
-        reader = Reader(outer, item)
-        place = column_of_key(Read(query, (reader,), entry), reader, lookup)
-        for key in outer.order.keys:
-            at = place(key.value)
-            if at is None or answers_in(final.items[at]) or makes_rows(final.items[at]):
-                break
-            keys.append(key.copy())
-            keys[-1].value = as_key(unnamed(final.items[at]))
-    return keys
 
 
 def _passes(node: Node, parent: Node, functions: FunctionCatalog) -> bool:

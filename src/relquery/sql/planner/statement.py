@@ -36,14 +36,13 @@ from relquery.sql.parser.tree import (
     Expression,
     Node,
     Operator,
-    Ordered,
     Query,
     Select,
     SetOperation,
 )
 from relquery.sql.planner.checks import answers_in, note_on
 from relquery.sql.planner.conversions import OuterCheck, OuterReader, Target, convert, types_written
-from relquery.sql.planner.limits import enough_of, first_keys
+from relquery.sql.planner.limits import enough_of
 from relquery.sql.planner.plan import PlannedCall, SelectPlan
 from relquery.sql.planner.select import plan_select
 
@@ -54,9 +53,8 @@ class Plan:
 
     selects: its SELECTs with calls, inner ones first. outer: the query around them, which reads
     their tables; None if the last SELECT is the whole query. enough: how many rows it returns at
-    most, if it only gains rows as these tables do; else None. order: the first keys of its ORDER
-    BY, over the base rows of its only SELECT with calls. checks: for answers that are read outside
-    the SELECT with their call.
+    most, if it only gains rows as these tables do; else None. checks: for answers that are read
+    outside the SELECT with their call.
     """
 
     bound: Bound
@@ -64,7 +62,6 @@ class Plan:
     outer: Query | None
     checks: tuple[OuterCheck, ...] = ()
     enough: int | None = None
-    order: tuple[Ordered, ...] = ()
 
 
 def plan(bound: Bound, database: Database, scratch: Scratch) -> Plan:
@@ -97,13 +94,9 @@ def plan(bound: Bound, database: Database, scratch: Scratch) -> Plan:
             select.replace(by)
     reader = OuterReader(lookup, texts)
     tree = reader.read(tree, target, shell.by_name)
-    enough, order = enough_of(tree, texts, bound.functions), list[Ordered]()
-    if enough is not None and tree.order is not None:
-        for one in selects if len(selects) == 1 else ():
-            order = first_keys(tree, one.table, one.final, lookup)
-        enough = enough if order else None
+    enough = enough_of(tree, texts, bound.functions)
     selects = [replace(one, stops=enough is not None) for one in selects]
-    return Plan(bound, share(selects), tree, tuple(reader.checks), enough, tuple(order))
+    return Plan(bound, share(selects), tree, tuple(reader.checks), enough)
 
 
 def _target(bound: Bound, database: Database) -> Target:
