@@ -15,7 +15,7 @@ from relquery.sql.executor.context import ExecutionContext
 from relquery.sql.executor.groups import Matches, forest_of
 from relquery.sql.explain.rows import EstimatedRows
 from relquery.sql.inputs.inputs import Inputs, Question
-from relquery.sql.inputs.redaction import completed, hidden
+from relquery.sql.inputs.redaction import hidden
 from relquery.sql.planner.plan import PlannedCall
 
 _LEARNED = 256  # answers of the ledger that are learned from
@@ -34,8 +34,7 @@ class Requests:
     asked, as the query writes them. sent: these in the order to send, of very many a sample; None
     if it is not known. most: how many of them are asked at most. compared: how many only serve a
     guard. skipped: rows that are not asked. is_guess: whether the text of some prompts depends on
-    answers. length: tokens of an answer on average, if they were measured. answers: to all prompts,
-    if the ledger has them.
+    answers. length: tokens of an answer on average, if they were measured.
     """
 
     sampling: Sampling
@@ -53,7 +52,6 @@ class Requests:
     skipped: int = 0
     is_guess: bool = False
     length: float | None = None
-    answers: Sequence[Answer] | None = None
 
     @property
     def prompts(self) -> Sequence[Prompt]:
@@ -85,8 +83,8 @@ class RequestPlanner:
 
         Raises QueryError if the fields of a row cannot be computed.
         """
-        given, backend = rows.cells(call.fields, wanted), self.context.backend
-        cells = hidden(given, call.task.redact)
+        backend = self.context.backend
+        cells = hidden(rows.cells(call.fields, wanted), call.task.redact)
         if call.task.kind not in ("match", "group"):
             # Rows of a call without fields are all alike.
             count, modules = len(wanted) if rows.known.held else 1, self.context.modules(call)
@@ -95,11 +93,6 @@ class RequestPlanner:
             requests = self._missing(inputs.prompts_as_written(), call, rows)
             if rows.known.held:
                 rows.note_inputs(call, wanted, inputs.of_row, requests.keys)
-            if self.context.config.guard is None:
-                of_row, answers = inputs.of_row, requests.answers
-                if answers is not None:
-                    answers, of_row = completed(answers, of_row, given, call.task)
-                rows.tell(call, wanted, of_row, answers)
             return self._of_inputs(call, requests, inputs, rows)
         first, later = list[Prompt](), list[Prompt]()
         if call.task.kind == "match":
@@ -149,9 +142,6 @@ class RequestPlanner:
             found.whole if found.decided else (),
             [(prompts[at], known[at]) for at in sorted(known)[:_LEARNED]],
             may_come,
-            answers=[known[at] for at in range(len(prompts))]
-            if len(known) == len(prompts)
-            else None,
         )
 
     def _of_inputs(

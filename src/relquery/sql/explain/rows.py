@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from relquery.arrays import Bools, Int32s, Int64s
 from relquery.errors import ConfigError, QueryError, unknown
-from relquery.prompt import Answer
 from relquery.reordering.encode import encode
 from relquery.sql import names as ours
 from relquery.sql.executor import criteria
@@ -100,7 +99,7 @@ class EstimatedRows(Rows):
     None to keep all that may. select: the number of the SELECT. stages: by call,
     the stage that asked it first. inputs: by call, an array (rows,) with one number per row;
     rows whose inputs may differ have different numbers. 0 for rows not asked. keys: by call, the
-    numbers of its inputs. told: by call, whether the ledger has all answers that were asked for.
+    numbers of its inputs.
     """
 
     known: KnownRows = ALL
@@ -109,7 +108,6 @@ class EstimatedRows(Rows):
     stages: dict[int, str] = field(default_factory=dict)
     inputs: dict[int, Int64s] = field(default_factory=dict)
     keys: dict[int, dict[Hashable, int]] = field(default_factory=dict)
-    told: dict[int, bool] = field(default_factory=dict)
     tallies: criteria.Tallies = field(default_factory=criteria.Tallies)
 
     @classmethod
@@ -235,20 +233,8 @@ class EstimatedRows(Rows):
             self.known = replace(known, most=min(known.most, kept.stop - kept.start), exact=False)
 
     def is_open(self, node: Node) -> bool:
-        """Whether an expression over ours.ROWS depends on answers that are not in the ledger."""
-        calls = (ours.call_of(one.name) for one in node.find_all(Column))
-        is_told = [self.told.get(call, False) for call in calls if call is not None]
-        return self.known.is_open(node) and not (is_told and all(is_told) and not self.known.open)
-
-    def tell(
-        self, call: PlannedCall, wanted: Int64s, of_row: Int64s, answers: Sequence[Answer] | None
-    ) -> None:
-        """Note the answers that a call will have, unless some are not known."""
-        is_told = answers is not None and self.shares is None and self.known.held
-        self.told[call.index] = is_told and self.told.get(call.index, True)
-        if answers is not None and is_told:
-            stage = self.stages[call.index]
-            self.of_call(call.index).store(answers, of_row, wanted, call.task, stage)
+        """Whether an expression over ours.ROWS depends on answers."""
+        return self.known.is_open(node)
 
     def number_inputs(self, call: PlannedCall, wanted: Int64s) -> int:
         """Number the inputs of a call that may differ. Returns the maximum number of inputs."""
