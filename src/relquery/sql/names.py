@@ -57,8 +57,8 @@ PLACE, ASKED = f"{PREFIX}place", f"{PREFIX}asked"
 """A row's place among those that pass, and whether a call has been asked for it."""
 BASE, GROUPS = f"{PREFIX}base", f"{PREFIX}groups"
 """Subqueries: the base rows, and one row per group."""
-LATERAL = f"{PREFIX}lateral"
-"""The rows of a correlated subquery for each row that it depends on."""
+OUTER, LATERAL = f"{PREFIX}outer", f"{PREFIX}lateral"
+"""The outer rows that a correlated subquery depends on, and its rows for one of them."""
 NOTHING, GROUP = f"{PREFIX}nothing", f"{PREFIX}group"
 """Columns of a subquery that nothing reads."""
 MARK = f"{PREFIX}mark"
@@ -97,7 +97,7 @@ new: Numbered = f"{NEW}_{{}}".format
 """A column of what an UPDATE, DELETE or MERGE applies."""
 group: Numbered = f"{PREFIX}group_{{}}".format
 """A column of a group."""
-outer: Numbered = f"{PREFIX}outer_{{}}".format
+outer: Numbered = f"{OUTER}_{{}}".format
 """A column that is read of the pairs of a correlated subquery or of a join."""
 inner: Numbered = f"{PREFIX}inner_{{}}".format
 """A column of what is asked about such pairs."""
@@ -137,7 +137,7 @@ IN_MESSAGES = {
     re.compile(rf" AND \({NEW}_1 = \d+\)"): "",  # in a clause of MERGE
     re.compile(rf"{PREFIX}(?:column|outer|inner)_\d+"): "a column of it",
     re.compile(
-        rf"{PREFIX}(?:table_\d+|view_\w+|frame_[0-9a-f]{{32}}|entry_\d+|new(?:_\d+)?|rows|base|groups|lateral)"
+        rf"{PREFIX}(?:table_\d+|view_\w+|frame_[0-9a-f]{{32}}|entry_\d+|new(?:_\d+)?|rows|base|groups|outer|lateral)"
     ): "the rows",
 }
 """Replacements for our names in messages, applied in this order."""

@@ -1,26 +1,25 @@
 """Calls in a subquery that depends on a row of the outer query are answered beforehand.
 
 SELECT a.id, (SELECT max(LLM('...', a.t, b.t)) FROM b WHERE b.k = a.k) FROM a WHERE p
-=> WITH pairs AS (SELECT DISTINCT l.x, l.y
-                  FROM a, LATERAL (SELECT a.t AS x, b.t AS y FROM b WHERE b.k = a.k) AS l WHERE p),
-        found AS (SELECT x, y, LLM('...', x, y) AS v FROM pairs)
-   SELECT a.id, (SELECT max(found.v) FROM b, found
-                 WHERE b.k = a.k AND x IS NOT DISTINCT FROM a.t AND y IS NOT DISTINCT FROM b.t)
-   FROM a WHERE p
+=> WITH pairs AS (SELECT o.x, o.y, l.z
+                  FROM (SELECT DISTINCT a.k AS x, a.t AS y FROM a WHERE p) AS o,
+                       LATERAL (SELECT b.t AS z FROM b WHERE b.k = o.x) AS l),
+        found AS (SELECT x, y, z, LLM('...', y, z) AS v FROM pairs)
+   SELECT a.id, (SELECT max(v) FROM found
+                 WHERE x IS NOT DISTINCT FROM a.k AND y IS NOT DISTINCT FROM a.t) FROM a WHERE p
 
-In the LATERAL subquery DuckDB resolves names as in the subquery itself. Each row of the subquery
-meets exactly one of `found`, or none if a condition with calls drops it. So the rest of the
-subquery stays as it is, with its aggregates, ORDER BY and LIMIT. EXISTS needs one row:
+`found` has the subquery's rows for each outer row, as far as conditions with calls leave them. So
+the rest of the subquery stays as it is, with its aggregates, ORDER BY and LIMIT. EXISTS needs one
+row of them:
 
 EXISTS (SELECT 1 FROM b WHERE b.k = a.k AND LLM('...', a.t, b.t) = 'Yes')
-=> found AS (SELECT DISTINCT ON (x, z) x, z FROM pairs WHERE LLM('...', x, y) = 'Yes')
-   EXISTS (SELECT 1 FROM found WHERE x IS NOT DISTINCT FROM a.t AND z IS NOT DISTINCT FROM a.k)
+=> found AS (SELECT DISTINCT ON (x, y) x, y FROM pairs WHERE LLM('...', y, z) = 'Yes')
+   EXISTS (SELECT 1 FROM found WHERE x IS NOT DISTINCT FROM a.k AND y IS NOT DISTINCT FROM a.t)
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from relquery.sql import names as ours
@@ -39,6 +38,7 @@ from relquery.sql.binder.functions import (
     outermost_queries,
 )
 from relquery.sql.binder.normalize import (
+    is_order_name,
     name_of,
     normalize,
     replace_aliases,
@@ -95,8 +95,9 @@ from relquery.sql.parser.tree import (
 )
 
 WHERE = "a subquery that depends on a row of the outer query"
-_AT = "column of pairs"
-"""Note on a column of a subquery: its place among the columns of the pairs."""
+_READ, _OWN = "read of the outer query", "own column"
+"""Notes on a column of a subquery: its place among those of the outer query that are read; a text
+that is the same for equal columns of its own tables."""
 
 
 def answer_correlated(statement: Query, lookup: Lookup) -> bool:
@@ -219,33 +220,16 @@ def _answer(
     subquery = select.parent and select.parent.parent
     is_folded = lookup.functions.in_select(select)
     more = (is_folded, select.qualify, *select.modifiers, *filter(makes_rows, select.items))
-    if isinstance(subquery, Subquery) and subquery.kind == "EXISTS" and not any(more):
+    is_search = isinstance(subquery, Subquery) and subquery.kind == "EXISTS" and not any(more)
+    if is_search:
         select.items = [build.number(1)]
         if not has_call(select):
             return
-    else:
-        subquery = None
-    split = _Split(select, lookup)
-    split.take()
-    if subquery is not None:
-        read = outer_columns(select, lookup.database, Context.of(select))
-        if read is None:
-            raise refused(WHERE, "its columns are unclear")
-        split.add(read)
-        own = {one.copy().named("").key.lower() for one in read}
-        split.matched = [at for at, one in enumerate(split.columns) if one in own]
-    pairs = build.table(add_entry(_pairs(split, outer, lookup), outer.select))
-    found = split.found(pairs.name, is_distinct=subquery is not None)
-    table = build.table(add_entry(found, outer.select))
-    matched = split.match(table.name)
-    if subquery is not None:
-        select.source, select.where = table, matched
-        return
-    has_tables = select.source is not None and not isinstance(select.source, tree.Empty)
-    tables = [select.source.copy()] if select.source is not None and has_tables else []
-    split.put(table.name)
-    select.source = build.joined([*tables, table])
-    select.where = condition_of([*split.plain, *([] if matched is None else [matched])])
+    split = _Split.of(select, lookup)
+    pairs = add_entry(_pairs(split, outer, lookup), outer.select)
+    found = build.table(add_entry(split.found(pairs, is_search=is_search), outer.select))
+    split.put(found.name)
+    select.source, select.where = found, match(enumerate(split.read), found.name)
 
 
 def _check_form(select: Select, lookup: Lookup) -> None:
@@ -266,8 +250,7 @@ def _rest(select: Select) -> list[Node]:
 
 
 def _write_columns(select: Select, inside: Sources, outside: Sources, lookup: Lookup) -> None:
-    """Write columns for stars, which would have those of one more table, and name the fields of
-    calls as they are named before."""
+    """Write columns for stars, and name the fields of calls as they are named before."""
     items = lookup.items(select, inside)
     if items is None:
         raise refused(WHERE, "the subquery has a star. Name the columns")
@@ -276,8 +259,9 @@ def _write_columns(select: Select, inside: Sources, outside: Sources, lookup: Lo
     for item in select.items:  # what reads them knows the names that they have now
         if isinstance(item, Column) and not item.alias:
             item.named(item.name)
-    if any(one.is_columns and not _is_all_of_order(one) for one in select.find_all(Star)):
-        raise refused(WHERE, "the subquery names columns by a pattern")
+    has_pattern = any(one.is_columns and not _is_of_order(one) for one in select.find_all(Star))
+    if has_pattern or select.find(tree.Position):
+        raise refused(WHERE, "the subquery names columns by a pattern or number")
     for call in list(calls_in(select)):
         fields = [
             (at, one)
@@ -296,7 +280,7 @@ def _write_columns(select: Select, inside: Sources, outside: Sources, lookup: Lo
                 one.meta.setdefault(FIELD_NAME, ".".join(known))
 
 
-def _is_all_of_order(star: Star) -> bool:
+def _is_of_order(star: Star) -> bool:
     """Whether it is ORDER BY ALL, which is about the select list."""
     return isinstance(star.parent, Ordered) and star.pattern is None
 
@@ -312,80 +296,124 @@ def _columns_of(star: Star, inside: Sources, outside: Sources) -> list[Column]:
 
 @dataclass(slots=True)
 class _Split:
-    """Splits a subquery into its pairs, what is asked about them, and the rest.
+    """Splits a subquery into its rows, for all outer rows, what is asked about them, and the rest.
 
-    columns: what is read of the pairs, by a text that is the same for equal columns. values:
-    expressions with calls that are computed for each pair. matched: the columns by whose values
-    answers are found again; all if None.
+    read: the columns of the outer query that it reads. own: those of its tables that are read of
+    its rows. values: expressions with calls that are computed for each row.
     """
 
     select: Select
     lookup: Lookup
-    columns: dict[str, Column] = field(default_factory=dict)
+    plain: list[Expression]
+    asking: list[Expression]
+    read: list[Column] = field(default_factory=list)
+    own: Computed = field(default_factory=lambda: Computed(ours.column))
     values: Computed = field(default_factory=lambda: Computed(ours.inner))
-    plain: list[Expression] = field(default_factory=list)
-    asking: list[Expression] = field(default_factory=list)
-    matched: list[int] | None = None
     _places: list[tuple[Expression, Column]] = field(default_factory=list)
 
-    def take(self) -> None:
-        """Find the conditions and values with calls, and the columns that they read."""
-        self.plain, self.asking = parted(build.conjuncts(self.select.where))
-        for part in self.asking:
-            self.add(self._read_by(part))
-        for call in [call for node in _rest(self.select) for call in calls_in(node)]:
-            value = self._row_level(call)
-            if all(value is not known for known, _ in self._places):
-                self.add(self._read_by(value))
-                self._places.append((value, self.values.column(self._typed(value), value.key)))
-
-    def add(self, columns: Iterable[Column]) -> None:
-        """Add columns that are read of the pairs."""
-        for one in columns:
+    @classmethod
+    def of(cls, select: Select, lookup: Lookup) -> _Split:
+        """Note on the columns of a subquery which they are of those that are read."""
+        split = cls(select, lookup, *parted(build.conjuncts(select.where)))
+        read, keys = split._outside(), list[str]()
+        for one in read:
             copy = one.copy().named("")
-            self.columns.setdefault(copy.key.lower(), copy)
-            one.meta[_AT] = list(self.columns).index(copy.key.lower())
+            if copy.key.lower() not in keys:
+                keys.append(copy.key.lower())
+                split.read.append(copy)
+            one.meta[_READ] = keys.index(copy.key.lower())
+        rest = _rest(select)
+        for call in [call for node in rest for call in calls_in(node)]:
+            value = split._row_level(call)
+            if all(value is not known for known, _ in split._places):
+                split._note(value)
+                split._places.append((value, split.values.column(split._typed(value), value.key)))
+        for part in split.asking:
+            split._note(part)
+        taken = {id(part) for value, _ in split._places for part in value.walk()}
+        named = {item.alias.lower() for item in select.items if item.alias}
+        for node in rest:
+            for column in split._note(node):
+                is_name = is_order_name(column, named) and column.ancestor(Query) is select
+                if not is_name and id(column) not in taken:
+                    place = split.own.column(column, column.meta[_OWN])
+                    split._places.append((column, place))
+        return split
 
-    def found(self, pairs: str, *, is_distinct: bool) -> Select:
-        """What is asked about the pairs. is_distinct: whether one of those with equal values in the
-        matched columns is enough."""
-        items: list[Expression] = [
-            build.column(ours.outer(at), pairs).named(ours.outer(at)) for at in self._numbers
-        ]
-        items += [self._moved(one, pairs) for one in self.values.items()]
-        where = [self._moved(one, pairs) for one in self.asking]
-        nothing: list[Expression] = [build.null().named(ours.NOTHING)]
-        found = build.select(items or nothing, pairs, condition_of(where))
-        if is_distinct:
-            build.first_of(found, map(ours.outer, self._numbers))
+    def rows(self) -> Select:
+        """The rows of the subquery for one of the outer rows."""
+        items = [self._moved(item) for item in self.own.items()]
+        rows = build.select(items or [build.null().named(ours.NOTHING)])
+        if self.select.source is not None:
+            source = self.select.source.rebuilt(self._of_outer)
+            assert isinstance(source, Source)
+            rows.source = source
+        rows.where = condition_of(map(self._moved, self.plain))
+        first = None if self.asking else _first_rows(self.select, self.lookup)
+        if first is not None:
+            rows.qualify = self._moved(_among(*first))
+        return rows
+
+    def found(self, pairs: str, *, is_search: bool) -> Select:
+        """What is asked about the pairs. is_search: whether one for each outer row is enough."""
+        names = [ours.outer(at) for at in range(len(self.read))]
+        where = condition_of(self._over(part, pairs) for part in self.asking)
+        if not is_search:
+            names += [ours.column(at) for at in range(len(self.own.values))]
+        items: list[Expression] = [build.column(one, pairs).named(one) for one in names]
+        items += [self._over(one, pairs) for one in self.values.items()]
+        found = build.select(items or [build.null().named(ours.NOTHING)], pairs, where)
+        if is_search:
+            build.first_of(found, names)
         return found
 
-    def match(self, table: str) -> Expression | None:
-        """The condition that a row of a table is about a row of the subquery."""
-        columns = list(self.columns.values())
-        return match(((at, columns[at]) for at in self._numbers), table)
-
     def put(self, table: str) -> None:
-        """Put the columns of a table in the place of the values."""
+        """Put the columns of a table in the place of what it has."""
         for value, column in self._places:
             put = build.column(column.name, table).named(value.alias)
+            named_like(put, value)
             value.replace(put)
 
-    @property
-    def _numbers(self) -> Sequence[int]:
-        return range(len(self.columns)) if self.matched is None else self.matched
+    def _outside(self) -> list[Column]:
+        """The columns of the outer query that the subquery reads."""
+        read = outer_columns(self.select, self.lookup.database, Context.of(self.select))
+        if read is None:
+            raise refused(WHERE, "its columns are unclear")
+        return read
 
-    def _read_by(self, node: Node) -> list[Column]:
-        return list(columns_of(node, Context.of(self.select), WHERE, self.lookup))
+    def _note(self, node: Node) -> list[Column]:
+        """Note on the columns of the subquery's tables that an expression reads which they are.
+        Returns them."""
+        read = columns_of(node, Context.of(self.select), WHERE, self.lookup)
+        own = [one for one in read if _READ not in one.meta]
+        for one in own:
+            value = one.copy().named("")
+            one.meta[_OWN] = value.key.lower()
+            self.own.column(value, value.key.lower())
+        return own
 
-    def _moved(self, node: Expression, pairs: str) -> Expression:
+    def _moved(self, node: Expression) -> Expression:
+        """A copy of an expression that reads the outer columns from the outer rows."""
+        moved = node.rebuilt(self._of_outer)
+        assert isinstance(moved, Expression)
+        return moved
+
+    def _of_outer(self, part: Node) -> Expression | None:
+        if not isinstance(part, Column) or _READ not in part.meta:
+            return None
+        return build.column(ours.outer(part.meta[_READ]), ours.OUTER).named(part.alias)
+
+    def _over(self, node: Expression, pairs: str) -> Expression:
         """A copy of an expression over the pairs."""
         note_field_names(node)
 
         def put(part: Node) -> Expression | None:
-            if not isinstance(part, Column) or _AT not in part.meta:
+            if not isinstance(part, Column) or not (_READ in part.meta or _OWN in part.meta):
                 return None
-            moved = build.column(ours.outer(part.meta[_AT]), pairs).named(part.alias)
+            name = ours.outer(part.meta.get(_READ, 0))
+            if _OWN in part.meta:
+                name = self.own.column(part, part.meta[_OWN]).name
+            moved = build.column(name, pairs).named(part.alias)
             named_like(moved, part)
             moved.meta.setdefault(FIELD_NAME, part.name)
             return moved
@@ -421,35 +449,31 @@ class _Split:
 
 
 def _pairs(split: _Split, outer: _Outer, lookup: Lookup) -> Select:
-    """The distinct values that calls are asked about, for all rows of the outer query that its
-    conditions leave."""
-    columns = [one.copy().named(ours.outer(at)) for at, one in enumerate(split.columns.values())]
-    rows = build.select(columns or [build.null().named(ours.NOTHING)])
-    if split.select.source is not None:
-        rows.source = split.select.source.copy()
-    rows.where = condition_of(one.copy() for one in split.plain)
-    first = None if split.asking else _first_rows(split.select, lookup)
-    if first is not None:
-        rows.qualify = _among("rank", first)
-    seen, names = outer.seen, [item.alias for item in rows.items]
-    items = [build.column(name, ours.LATERAL).named(name) for name in names]
-    tables = [one for one in (seen.source,) if one is not None and not isinstance(one, tree.Empty)]
-    pairs = build.select(items, build.joined([*tables, build.derived(rows, ours.LATERAL)]))
+    """The rows of a subquery for all rows of the outer query that its conditions leave."""
+    rows, select = split.rows(), outer.select
+    names = [ours.outer(at) for at in range(len(split.read))]
+    seen = from_only(
+        outer.seen, [one.named(name) for one, name in zip(split.read, names, strict=True)]
+    )
     is_whole = True
-    for part in build.conjuncts(outer.select.where):
-        more = pairs.copy()
+    for part in build.conjuncts(select.where):
+        more = seen.copy()
         build.add_where(more, part.copy())
         is_open = any(map(has_call, outermost_queries(part))) or lookup.functions.is_volatile(part)
-        is_taken = not is_open and lookup.columns(more, outer.select) is not None
-        pairs, is_whole = (more, is_whole) if is_taken else (pairs, False)
-    first = _first_rows(outer.select, lookup) if is_whole and outer.left is None else None
-    if first is not None and not has_call(pairs):
-        more = pairs.copy()
-        more.qualify = _among("dense_rank", first)
-        pairs = pairs if lookup.columns(more, outer.select) is None else more
-    if lookup.columns(pairs, outer.select) is None:
+        is_taken = not is_open and lookup.columns(more, select) is not None
+        seen, is_whole = (more, is_whole) if is_taken else (seen, False)
+    first = _first_rows(select, lookup) if is_whole and outer.left is None else None
+    if first is not None and not has_call(seen):
+        more = seen.copy()
+        more.qualify = _among(*first)
+        seen = seen if lookup.columns(more, select) is None else more
+    build.set_modifier(seen, tree.Distinct, tree.Distinct())
+    items = [build.column(name, ours.OUTER).named(name) for name in names]
+    items += [build.column(one.alias, ours.LATERAL).named(one.alias) for one in rows.items]
+    tables = [build.derived(seen, ours.OUTER), build.derived(rows, ours.LATERAL)]
+    pairs = build.select(items, build.joined(tables))
+    if lookup.columns(pairs, select) is None:
         raise refused(WHERE, "what it reads of the outer query is unclear")
-    build.set_modifier(pairs, tree.Distinct, tree.Distinct())
     return pairs
 
 
@@ -477,10 +501,9 @@ def _first_rows(select: Select, lookup: Lookup) -> tuple[int, list[Ordered]] | N
     return sum(limits), keys
 
 
-def _among(name: str, first: tuple[int, list[Ordered]]) -> Expression:
-    """`name() OVER (ORDER BY keys) <= most`: the first rows, and those with equal keys."""
-    most, keys = first
-    window = parser().expression(f"{name}() OVER ()")
+def _among(most: int, keys: list[Ordered]) -> Expression:
+    """`rank() OVER (ORDER BY keys) <= most`: the first rows, and those with equal keys."""
+    window = parser().expression("rank() OVER ()")
     assert isinstance(window, tree.Window)
     window.orders = [key.copy() for key in keys]
     return build.compared("COMPARE_LESSTHANOREQUALTO", window, build.number(most))
