@@ -103,7 +103,7 @@ SELECT f.id, l.u FROM films f LEFT JOIN {l} ON true WHERE f.id > 4 ORDER BY f.id
 SELECT f.id, l.u FROM films f, LATERAL (SELECT LLM('up', f.id) AS u) l WHERE stars > 2 ORDER BY stars, id LIMIT 2
 = DuckDB's  # 5
 SELECT f.id, (SELECT max(LLM('up', r.text)) FROM reviews r WHERE r.film = f.id) AS m FROM films f ORDER BY genre, id LIMIT 3
-= DuckDB's  # 4
+= DuckDB's  # 1
 
 -- conditions go before the calls of subqueries and joins inside
 @m (SELECT max(LLM('up', text)) FROM reviews WHERE film = f.id) AS m

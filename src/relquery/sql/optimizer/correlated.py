@@ -35,7 +35,6 @@ from relquery.sql.binder.functions import (
     clauses_of,
     has_window,
     makes_rows,
-    outermost_queries,
 )
 from relquery.sql.binder.normalize import (
     is_order_name,
@@ -52,6 +51,7 @@ from relquery.sql.binder.sources import (
     entry_of,
     from_only,
     is_recursive,
+    leaves,
     outer_columns,
 )
 from relquery.sql.binder.stand_ins import needs_number
@@ -62,10 +62,12 @@ from relquery.sql.optimizer.groups import (
     over_windows,
 )
 from relquery.sql.optimizer.join_conditions import (
+    about,
     add_entry,
     check_repeatable,
     columns_of,
     columns_of_star,
+    filter_first,
     is_whole_star,
     match,
     move_entry,
@@ -113,7 +115,7 @@ def answer_correlated(statement: Query, lookup: Lookup) -> bool:
         if inside is None and _has_open_tables(select, lookup):
             continue  # theirs first
         outer = _outer(select)
-        if _move_entries(select, outer.select, lookup):
+        if _move_entries(select, outer.select, lookup) or _filter(outer, lookup):
             return True
         seen = outer.seen
         inside = inside or lookup.sources(select, outer.select, seen.source)
@@ -204,6 +206,19 @@ def _move_entries(select: Select, outer: Select, lookup: Lookup) -> bool:
                 table.alias, table.table = table.name, name
             moved = True
     return moved
+
+
+def _filter(outer: _Outer, lookup: Lookup) -> bool:
+    """Ask the conditions about the outer query's only table before its subqueries, in place.
+
+    SELECT (SELECT max(LLM(a.t, b.t)) FROM b) FROM a WHERE LLM(a.t) = 'Yes'
+    => SELECT (SELECT ...) FROM (SELECT * FROM a WHERE LLM(a.t) = 'Yes') AS a
+    """
+    select, is_lateral = outer.select, outer.left is not None
+    side = outer.left[0] if outer.left is not None else select.source
+    if side is None or len(list(leaves(select.source))) > 1 + is_lateral:
+        return False
+    return filter_first(side, dict(about(side, select, lookup)), select)
 
 
 def _answer(
@@ -459,11 +474,11 @@ def _pairs(split: _Split, outer: _Outer, lookup: Lookup) -> Select:
     for part in build.conjuncts(select.where):
         more = seen.copy()
         build.add_where(more, part.copy())
-        is_open = any(map(has_call, outermost_queries(part))) or lookup.functions.is_volatile(part)
+        is_open = has_call(part) or lookup.functions.is_volatile(part)
         is_taken = not is_open and lookup.columns(more, select) is not None
         seen, is_whole = (more, is_whole) if is_taken else (seen, False)
     first = _first_rows(select, lookup) if is_whole and outer.left is None else None
-    if first is not None and not has_call(seen):
+    if first is not None:
         more = seen.copy()
         more.qualify = _among(*first)
         seen = seen if lookup.columns(more, select) is None else more

@@ -21,13 +21,12 @@ FROM a SEMI JOIN b ON a.k = b.k AND LLM('...', a.t, b.t) = 'Yes'
    FROM a SEMI JOIN e ON x IS NOT DISTINCT FROM a.k AND y IS NOT DISTINCT FROM a.t
 
 A condition depends on nothing but the values that it reads, so equal values may share its result.
-Conditions of WHERE about the side whose rows the join keeps go into `e` as well, those with calls,
-too: equal inputs are asked once.
+Conditions of WHERE about the side whose rows the join keeps go before it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from relquery.errors import UnsupportedQueryError
 from relquery.sql import names as ours
@@ -63,7 +62,7 @@ def answer_join_conditions(statement: Query, lookup: Lookup) -> bool:
                     build.add_where(select, *asking)
                 elif _is_answered_first(join.right, lookup):
                     continue
-                else:
+                elif not filter_first(_kept(join), dict(_about_kept(join, select, lookup)), select):
                     _answer(join, select, lookup)
                 return True
     return False
@@ -118,7 +117,7 @@ def _answer(join: Join, select: Select, lookup: Lookup) -> None:
     if is_search:
         build.first_of(pairs, names)
     inner.condition = build.all_of(part.copy() for part in plain)
-    build.add_where(pairs, *asking, *_about_kept(join, select, lookup))
+    build.add_where(pairs, *asking, *(one for _, one in _about_kept(join, select, lookup)))
     entry = add_entry(pairs, select)
     matched = match(enumerate(columns), entry)
     if is_search:
@@ -167,17 +166,45 @@ def columns_of(node: Node, context: Context, where: str, lookup: Lookup) -> Iter
         yield from columns
 
 
-def _about_kept(join: Join, select: Select, lookup: Lookup) -> Iterator[Expression]:
-    """The conditions of WHERE about the side whose rows a join keeps: without them a row of it is
-    not in the result at all."""
-    sources = lookup.sources(select)
-    is_kept = join.kind not in ("INNER", "FULL") and sources is not None
-    if not is_kept or any(adds_rows(outer, inner) for inner, outer in joins_around(join)):
+def filter_first(side: Source, found: Mapping[int, Expression], select: Select) -> bool:
+    """Move conditions of WHERE, by their place, into a query of the table that they are about, if
+    one has calls. Returns whether they are moved.
+
+    FROM a LEFT JOIN b ON LLM(...) = 'Yes' WHERE LLM(a.x) = 'Yes'
+    => FROM (SELECT * FROM a WHERE LLM(a.x) = 'Yes') AS a LEFT JOIN b ON LLM(...) = 'Yes'
+    """
+    is_table = isinstance(side, tree.Derived | tree.Table) and side.sample is None
+    if not is_table or not any(map(has_call, found.values())):
+        return False
+    if any(column.name.lower() == "rowid" for column in select.find_all(Column)):
+        return False  # which a query has not
+    left = [one for at, one in enumerate(build.conjuncts(select.where)) if at not in found]
+    select.where = condition_of(left)
+    own = build.select([build.star()], side.copy(), build.all_of(found.values()))
+    side.replace(build.derived(own, side.name))
+    return True
+
+
+def _kept(join: Join) -> Source:
+    return join.left if join.kind in ("LEFT", "SEMI", "ANTI") else join.right
+
+
+def _about_kept(join: Join, select: Select, lookup: Lookup) -> Iterator[tuple[int, Expression]]:
+    """The conditions of WHERE about the side whose rows a join keeps, by their place: without them
+    a row of it is not in the result at all."""
+    if join.kind in ("INNER", "FULL"):
         return
-    assert sources is not None
-    side = join.left if join.kind in ("LEFT", "SEMI", "ANTI") else join.right
+    if not any(adds_rows(outer, inner) for inner, outer in joins_around(join)):
+        yield from about(_kept(join), select, lookup)
+
+
+def about(side: Source, select: Select, lookup: Lookup) -> Iterator[tuple[int, Expression]]:
+    """The conditions of WHERE that read only columns of some tables, by their place."""
+    sources = lookup.sources(select)
+    if sources is None:
+        return
     names = {one.name.lower() for one in leaves(side)}
-    for part in build.conjuncts(select.where):
+    for at, part in enumerate(build.conjuncts(select.where)):
         condition = restored(part, sources)
         is_open = lookup.functions.is_volatile(condition) or has_lambda(condition)
         if is_open or lookup.functions.has_query(condition) or condition.find(Star):
@@ -186,7 +213,7 @@ def _about_kept(join: Join, select: Select, lookup: Lookup) -> Iterator[Expressi
         if known and all(found is not None and found[0].lower() in names for _, found in known):
             for column, found in known:
                 column.names = list(found or ())
-            yield condition
+            yield at, condition
 
 
 # Shared with the rule for correlated subqueries: what may be read beforehand, and where it is
