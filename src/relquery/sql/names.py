@@ -99,6 +99,8 @@ group: Numbered = f"{PREFIX}group_{{}}".format
 """A column of a group."""
 outer: Numbered = f"{OUTER}_{{}}".format
 """A column that is read of the pairs of a correlated subquery or of a join."""
+own: Numbered = f"{PREFIX}own_{{}}".format
+"""A column of the rows of a correlated subquery."""
 inner: Numbered = f"{PREFIX}inner_{{}}".format
 """A column of what is asked about such pairs."""
 entry: Numbered = f"{PREFIX}entry_{{}}".format
@@ -135,7 +137,7 @@ IN_MESSAGES = {
     re.compile(rf"{PREFIX}(\w+)_[0-9a-f]{{32}}"): r"\1",
     re.compile(rf"{PREFIX}entry_\d+\."): "",
     re.compile(rf" AND \({NEW}_1 = \d+\)"): "",  # in a clause of MERGE
-    re.compile(rf"{PREFIX}(?:column|outer|inner)_\d+"): "a column of it",
+    re.compile(rf"{PREFIX}(?:column|outer|own|inner)_\d+"): "a column of it",
     re.compile(
         rf"{PREFIX}(?:table_\d+|view_\w+|frame_[0-9a-f]{{32}}|entry_\d+|new(?:_\d+)?|rows|base|groups|outer|lateral)"
     ): "the rows",

@@ -1,0 +1,273 @@
+"""The rows of a correlated subquery for all rows of the outer query, and what is asked of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from relquery.sql import names as ours
+from relquery.sql.binder.call import FIELD_NAME, Call, calls_in, has_call, named_like
+from relquery.sql.binder.functions import clauses_of, has_window, makes_rows
+from relquery.sql.binder.normalize import is_order_name, name_of, unnamed
+from relquery.sql.binder.sources import Context, from_only, outer_columns
+from relquery.sql.binder.stand_ins import needs_number
+from relquery.sql.optimizer.join_conditions import columns_of, refused
+from relquery.sql.optimizer.push_limits import limits_of
+from relquery.sql.optimizer.reads import (
+    Computed,
+    Lookup,
+    condition_of,
+    note_field_names,
+    parted,
+)
+from relquery.sql.parser import build, tree
+from relquery.sql.parser.parse import parser
+from relquery.sql.parser.tree import (
+    Column,
+    Expression,
+    Node,
+    Ordered,
+    Query,
+    Select,
+    Source,
+)
+
+WHERE = "a subquery that depends on a row of the outer query"
+_READ, _OWN = "read of the outer query", "own column"
+"""Notes on a column of a subquery: its place among those of the outer query that are read; a text
+that is the same for equal columns of its own tables."""
+
+
+@dataclass(frozen=True, slots=True)
+class OuterQuery:
+    """The SELECT whose rows a subquery depends on. left: which of its tables a LATERAL one sees,
+    those on its left; None for a subquery of an expression, which sees all."""
+
+    select: Select
+    left: list[Source] | None
+
+    @property
+    def seen(self) -> Select:
+        """The FROM clause that the subquery sees."""
+        if self.left is None:
+            return from_only(self.select)
+        return build.select([], build.joined([one.copy() for one in self.left]))
+
+
+def clauses_beside_where(select: Select) -> list[Node]:
+    """The parts of a SELECT but for FROM, WITH and WHERE."""
+    return [one for one in clauses_of(select) if one.place != "where_clause"]
+
+
+@dataclass(slots=True)
+class SubqueryRows:
+    """Splits a subquery into its rows, for all outer rows, what is asked about them, and the rest.
+
+    read: the columns of the outer query that it reads. own: those of its tables that are read of
+    its rows. values: expressions with calls that are computed for each row.
+    """
+
+    select: Select
+    lookup: Lookup
+    plain: list[Expression]
+    asking: list[Expression]
+    read: list[Column] = field(default_factory=list)
+    own: Computed = field(default_factory=lambda: Computed(ours.own))
+    values: Computed = field(default_factory=lambda: Computed(ours.inner))
+    _places: list[tuple[Expression, Column]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, select: Select, lookup: Lookup) -> SubqueryRows:
+        """Note on the columns of a subquery which they are of those that are read."""
+        split = cls(select, lookup, *parted(build.conjuncts(select.where)))
+        read, keys = split._outside(), list[str]()
+        for one in read:
+            copy = one.copy().named("")
+            if copy.key.lower() not in keys:
+                keys.append(copy.key.lower())
+                split.read.append(copy)
+            one.meta[_READ] = keys.index(copy.key.lower())
+        rest = clauses_beside_where(select)
+        for call in [call for node in rest for call in calls_in(node)]:
+            value = split._row_level(call)
+            if all(value is not known for known, _ in split._places):
+                split._note(value)
+                split._places.append((value, split.values.column(split._typed(value), value.key)))
+        for part in split.asking:
+            split._note(part)
+        taken = {id(part) for value, _ in split._places for part in value.walk()}
+        named = {item.alias.lower() for item in select.items if item.alias}
+        for node in rest:
+            for column in split._note(node):
+                is_name = is_order_name(column, named) and column.ancestor(Query) is select
+                if not is_name and id(column) not in taken:
+                    place = split.own.column(column, column.meta[_OWN])
+                    split._places.append((column, place))
+        return split
+
+    def rows(self) -> Select:
+        """The rows of the subquery for one of the outer rows."""
+        items = [self._moved(item) for item in self.own.items()]
+        rows = build.select(items or [build.null().named(ours.NOTHING)])
+        if self.select.source is not None:
+            source = self.select.source.rebuilt(self._of_outer)
+            assert isinstance(source, Source)
+            rows.source = source
+        rows.where = condition_of(map(self._moved, self.plain))
+        first = None if self.asking else _first_rows(self.select, self.lookup)
+        if first is not None:
+            rows.qualify = self._moved(_among(*first))
+        return rows
+
+    def found(self, pairs: str, *, is_search: bool) -> Select:
+        """What is asked about the pairs. is_search: whether one for each outer row is enough."""
+        names = [ours.outer(at) for at in range(len(self.read))]
+        where = condition_of(self._over(part, pairs) for part in self.asking)
+        if not is_search:
+            names += [ours.own(at) for at in range(len(self.own.values))]
+        items: list[Expression] = [build.column(one, pairs).named(one) for one in names]
+        items += [self._over(one, pairs) for one in self.values.items()]
+        found = build.select(items or [build.null().named(ours.NOTHING)], pairs, where)
+        if is_search:
+            build.first_of(found, names)
+        return found
+
+    def put(self, table: str) -> None:
+        """Put the columns of a table in the place of what it has."""
+        for value, column in self._places:
+            put = build.column(column.name, table).named(value.alias)
+            named_like(put, value)
+            value.replace(put)
+
+    def _outside(self) -> list[Column]:
+        """The columns of the outer query that the subquery reads."""
+        read = outer_columns(self.select, self.lookup.database, Context.of(self.select))
+        if read is None:
+            raise refused(WHERE, "its columns are unclear")
+        return read
+
+    def _note(self, node: Node) -> list[Column]:
+        """Note on the columns of the subquery's tables that an expression reads which they are.
+        Returns them."""
+        read = columns_of(node, Context.of(self.select), WHERE, self.lookup)
+        own = [one for one in read if _READ not in one.meta]
+        for one in own:
+            value = one.copy().named("")
+            one.meta[_OWN] = value.key.lower()
+            self.own.column(value, value.key.lower())
+        return own
+
+    def _moved(self, node: Expression) -> Expression:
+        """A copy of an expression that reads the outer columns from the outer rows."""
+        moved = node.rebuilt(self._of_outer)
+        assert isinstance(moved, Expression)
+        return moved
+
+    def _of_outer(self, part: Node) -> Expression | None:
+        if not isinstance(part, Column) or _READ not in part.meta:
+            return None
+        return build.column(ours.outer(part.meta[_READ]), ours.OUTER).named(part.alias)
+
+    def _over(self, node: Expression, pairs: str) -> Expression:
+        """A copy of an expression over the pairs."""
+        note_field_names(node)
+
+        def put(part: Node) -> Expression | None:
+            if not isinstance(part, Column) or not (_READ in part.meta or _OWN in part.meta):
+                return None
+            name = ours.outer(part.meta.get(_READ, 0))
+            if _OWN in part.meta:
+                name = self.own.column(part, part.meta[_OWN]).name
+            moved = build.column(name, pairs).named(part.alias)
+            named_like(moved, part)
+            moved.meta.setdefault(FIELD_NAME, part.name)
+            return moved
+
+        moved = node.rebuilt(put)
+        assert isinstance(moved, Expression)
+        return moved
+
+    def _typed(self, value: Expression) -> Expression:
+        """A value as it is read where it is."""
+        found = unnamed(value)
+        if isinstance(value, Call) and needs_number(value):
+            return build.cast(found, build.plain_type("DOUBLE"))
+        if [*map(needs_number, calls_in(value))] != [*map(needs_number, calls_in(found))]:
+            raise refused(WHERE, "its answer is needed as a number. Cast it: LLM(...)::DOUBLE")
+        return found
+
+    def _row_level(self, call: Call) -> Expression:
+        """The largest expression around a call that is computed for each row."""
+        functions = self.lookup.functions
+        found: Expression = call
+        for over in call.ancestors():
+            if isinstance(over, tree.Argument | tree.When):
+                continue
+            if not isinstance(over, Expression) or functions.is_aggregate(over):
+                break
+            if functions.has_query(over) or functions.has_aggregate(over):
+                break
+            if has_window(over) or makes_rows(over):
+                break
+            found = over
+        return found
+
+
+def pairs_of(split: SubqueryRows, outer: OuterQuery, lookup: Lookup) -> Select:
+    """The rows of a subquery for all rows of the outer query that its conditions leave."""
+    rows, select = split.rows(), outer.select
+    names = [ours.outer(at) for at in range(len(split.read))]
+    seen = from_only(
+        outer.seen, [one.named(name) for one, name in zip(split.read, names, strict=True)]
+    )
+    is_whole = True
+    for part in build.conjuncts(select.where):
+        more = seen.copy()
+        build.add_where(more, part.copy())
+        is_open = has_call(part) or lookup.functions.is_volatile(part)
+        is_taken = not is_open and lookup.columns(more, select) is not None
+        seen, is_whole = (more, is_whole) if is_taken else (seen, False)
+    first = _first_rows(select, lookup) if is_whole and outer.left is None else None
+    if first is not None:
+        more = seen.copy()
+        more.qualify = _among(*first)
+        seen = seen if lookup.columns(more, select) is None else more
+    build.set_modifier(seen, tree.Distinct, tree.Distinct())
+    items = [build.column(name, ours.OUTER).named(name) for name in names]
+    items += [build.column(one.alias, ours.LATERAL).named(one.alias) for one in rows.items]
+    tables = [build.derived(seen, ours.OUTER), build.derived(rows, ours.LATERAL)]
+    pairs = build.select(items, build.joined(tables))
+    if lookup.columns(pairs, select) is None:
+        raise refused(WHERE, "what it reads of the outer query is unclear")
+    return pairs
+
+
+def _first_rows(select: Select, lookup: Lookup) -> tuple[int, list[Ordered]] | None:
+    """How many rows LIMIT leaves, and the keys of ORDER BY, of a SELECT whose rows are those of its
+    FROM clause; None if that is unknown before its calls are answered."""
+    limits, functions = limits_of(select), lookup.functions
+    if limits is None or select.order is None or functions.in_select(select):
+        return None
+    if any((select.distinct, select.qualify, select.sample)) or any(
+        has_window(item) or makes_rows(item) for item in select.items
+    ):
+        return None
+    keys = [key.copy() for key in select.order.keys]
+    for key in keys:
+        names = {one.name.lower() for one in key.find_all(Column) if len(one.names) == 1}
+        named = [item for item in select.items if name_of(item).lower() in names]
+        if isinstance(key.value, Column) and len(named) == 1:
+            key.value = unnamed(named[0])
+        elif named:
+            return None
+        is_open = has_call(key) or functions.has_query(key) or functions.is_volatile(key)
+        if is_open or has_window(key) or key.find(Column) is None:
+            return None
+    return sum(limits), keys
+
+
+def _among(most: int, keys: list[Ordered]) -> Expression:
+    """`rank() OVER (ORDER BY keys) <= most`: the first rows, and those with equal keys."""
+    window = parser().expression("rank() OVER ()")
+    assert isinstance(window, tree.Window)
+    window.orders = [key.copy() for key in keys]
+    return build.compared("COMPARE_LESSTHANOREQUALTO", window, build.number(most))
