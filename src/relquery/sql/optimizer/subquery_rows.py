@@ -60,7 +60,7 @@ def clauses_beside_where(select: Select) -> list[Node]:
 
 @dataclass(slots=True)
 class SubqueryRows:
-    """Splits a subquery into its rows, for all outer rows, what is asked about them, and the rest.
+    """A subquery's rows, for all outer rows, and what is asked about them.
 
     read: the columns of the outer query that it reads. own: those of its tables that are read of
     its rows. values: expressions with calls that are computed for each row.
@@ -78,31 +78,31 @@ class SubqueryRows:
     @classmethod
     def of(cls, select: Select, lookup: Lookup) -> SubqueryRows:
         """Note on the columns of a subquery which they are of those that are read."""
-        split = cls(select, lookup, *parted(build.conjuncts(select.where)))
-        read, keys = split._outside(), list[str]()
+        made = cls(select, lookup, *parted(build.conjuncts(select.where)))
+        read, keys = made._outside(), list[str]()
         for one in read:
             copy = one.copy().named("")
             if copy.key.lower() not in keys:
                 keys.append(copy.key.lower())
-                split.read.append(copy)
+                made.read.append(copy)
             one.meta[_READ] = keys.index(copy.key.lower())
         rest = clauses_beside_where(select)
         for call in [call for node in rest for call in calls_in(node)]:
-            value = split._row_level(call)
-            if all(value is not known for known, _ in split._places):
-                split._note(value)
-                split._places.append((value, split.values.column(split._typed(value), value.key)))
-        for part in split.asking:
-            split._note(part)
-        taken = {id(part) for value, _ in split._places for part in value.walk()}
+            value = made._row_level(call)
+            if all(value is not known for known, _ in made._places):
+                made._note(value)
+                made._places.append((value, made.values.column(made._typed(value), value.key)))
+        for part in made.asking:
+            made._note(part)
+        taken = {id(part) for value, _ in made._places for part in value.walk()}
         named = {item.alias.lower() for item in select.items if item.alias}
         for node in rest:
-            for column in split._note(node):
+            for column in made._note(node):
                 is_name = is_order_name(column, named) and column.ancestor(Query) is select
                 if not is_name and id(column) not in taken:
-                    place = split.own.column(column, column.meta[_OWN])
-                    split._places.append((column, place))
-        return split
+                    place = made.own.column(column, column.meta[_OWN])
+                    made._places.append((column, place))
+        return made
 
     def rows(self) -> Select:
         """The rows of the subquery for one of the outer rows."""
@@ -212,12 +212,12 @@ class SubqueryRows:
         return found
 
 
-def pairs_of(split: SubqueryRows, outer: OuterQuery, lookup: Lookup) -> Select:
+def pairs_of(subquery: SubqueryRows, outer: OuterQuery, lookup: Lookup) -> Select:
     """The rows of a subquery for all rows of the outer query that its conditions leave."""
-    rows, select = split.rows(), outer.select
-    names = [ours.outer(at) for at in range(len(split.read))]
+    rows, select = subquery.rows(), outer.select
+    names = [ours.outer(at) for at in range(len(subquery.read))]
     seen = from_only(
-        outer.seen, [one.named(name) for one, name in zip(split.read, names, strict=True)]
+        outer.seen, [one.copy().named(name) for one, name in zip(subquery.read, names, strict=True)]
     )
     is_whole = True
     for part in build.conjuncts(select.where):
