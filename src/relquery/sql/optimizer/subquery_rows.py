@@ -95,11 +95,9 @@ class SubqueryRows:
         for part in made.asking:
             made._note(part)
         taken = {id(part) for value, _ in made._places for part in value.walk()}
-        named = {item.alias.lower() for item in select.items if item.alias}
         for node in rest:
             for column in made._note(node):
-                is_name = is_order_name(column, named) and column.ancestor(Query) is select
-                if not is_name and id(column) not in taken:
+                if id(column) not in taken:
                     place = made.own.column(column, column.meta[_OWN])
                     made._places.append((column, place))
         return made
@@ -148,8 +146,14 @@ class SubqueryRows:
     def _note(self, node: Node) -> list[Column]:
         """Note on the columns of the subquery's tables that an expression reads which they are.
         Returns them."""
+        named = {item.alias.lower() for item in self.select.items if item.alias}
         read = columns_of(node, Context.of(self.select), WHERE, self.lookup)
-        own = [one for one in read if _READ not in one.meta]
+        own = [
+            one
+            for one in read
+            if _READ not in one.meta
+            and not (is_order_name(one, named) and one.ancestor(Query) is self.select)
+        ]
         for one in own:
             value = one.copy().named("")
             one.meta[_OWN] = value.key.lower()
