@@ -382,7 +382,7 @@ def test_a_ledger_that_can_only_be_read_says_that_it_stores_none(file: int, fold
             with con:
                 rows_of(con)
                 assert not backend.asked
-                con.sql("SELECT LLM('New?', 1 AS a)")
+                con.sql("SELECT LLM('New?', a := 1 + 0)")
             assert len(backend.asked) == len(warned) == 1
             with (
                 pytest.warns(LedgerWarning, match="can only be read"),

@@ -92,7 +92,7 @@ def test_a_limit_asks_no_more_than_it_needs(con: SparkConnection, server: StandI
 @pytest.mark.long
 def test_parameters_have_one_value_for_both_databases(con: SparkConnection) -> None:
     query = (
-        "SELECT id, $day AS day, LLM('up', title, $day AS day) AS u FROM films "
+        "SELECT id, $day AS day, LLM('up', title, $day) AS u FROM films "
         "WHERE genre = $genre AND stars < $most ORDER BY id LIMIT $n"
     )
     day = datetime.date(2020, 1, 31)
@@ -154,7 +154,7 @@ def test_later_connections_find_the_answers_in_the_ledger(
     with opened(spark, server, ledger=tmp_path) as con:
         more = con.sql(
             "SELECT id, LLM('up', title, genre) AS u FROM films WHERE id <> 4 "
-            "UNION ALL SELECT 7, LLM('up', 'new' AS title, genre) "
+            "UNION ALL SELECT 7, LLM('up', title := coalesce('new'), genre) "
             "FROM films WHERE id = 1"
         )
         assert sorted(more.collect())[:3] == sorted(first)[:3]
@@ -230,7 +230,7 @@ def test_folders_may_have_any_name_and_closed_connections_ask_nothing(
 @pytest.mark.long
 def test_plans_do_not_grow_with_each_call(con: SparkConnection, server: StandIn) -> None:
     def size(calls: int) -> int:
-        items = ", ".join(f"LLM('up', title, {each} AS n) AS u{each}" for each in range(calls))
+        items = ", ".join(f"LLM('up', title, n := {each} + 0) AS u{each}" for each in range(calls))
         frame = con.sql(f"SELECT id, {items} FROM films")
         assert len(frame.columns) == calls + 1
         return len(frame._jdf.queryExecution().toString())

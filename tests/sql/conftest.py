@@ -125,8 +125,7 @@ class Lender:
             counts = [database.connection.execute(one).fetchone() for one in (listed, prepared)]
         except duckdb.Error:  # closed, or in a transaction that has failed
             return None
-        kept = [*database.kept.definitions, *database.kept.prepared]
-        return counts, connection.tables(), database.macros(), kept
+        return counts, connection.tables(), database.macros(), list(database.kept.definitions)
 
 
 @pytest.fixture(scope="session")

@@ -96,8 +96,8 @@ SELECT f.id, LLM('up', c) FROM films f LEFT JOIN LATERAL (SELECT max(text) c FRO
   r.film = f.id) ON true ORDER BY f.id
 SELECT genre, seen, count(LLM('up', title)) FROM films GROUP BY GROUPING SETS ((genre), (seen))
   ORDER BY ALL
-FROM (PIVOT (SELECT genre, seen, LLM('up', id) AS u FROM films) ON genre USING max(u) GROUP BY
-  seen) ORDER BY seen
+FROM (PIVOT (SELECT genre, seen, LLM('up', id) AS u FROM films) ON genre IN ('comedy', 'drama')
+  USING max(u) GROUP BY seen) ORDER BY seen
 
 -- joins (long)
 SELECT f.id, r.id FROM films f, reviews r WHERE f.id = r.film AND LLM('up', r.text) = 'GREAT'

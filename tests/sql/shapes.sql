@@ -36,24 +36,13 @@ SELECT * EXCLUDE (f.title, g.GENRE, tags) FROM films f JOIN films g ON f.id = g.
 SELECT * EXCLUDE (stars), COLUMNS('tags|seen') FROM films h, (SELECT id + 1 AS id, title, seen, tags
   FROM films) f FULL JOIN films g USING (id) WHERE LLM('yes', g.title) = 'Yes' AND h.id = g.id
 
--- calls in PIVOT, UNPIVOT and unnest
+-- calls in what PIVOT and UNPIVOT read, and in unnest
 SELECT f.id, word FROM films f, unnest([LLM('up', title), genre]) AS w(word) WHERE LLM('yes', word) = 'Yes'
+PIVOT (SELECT id, genre, LLM('up', title) AS u FROM films) ON genre IN ('drama', 'horror') USING max(u) GROUP BY id
+UNPIVOT (SELECT id, LLM('up', title) AS loud, genre FROM films) ON loud, genre INTO NAME kind VALUE word
 SELECT z FROM unnest([LLM('up', 'a'), 'b']) z
 SELECT f.id, z.z FROM films f LEFT JOIN unnest([LLM('up', title), genre]) z ON z > 'D'
-UNPIVOT (SELECT id, title, genre, stars FROM films) ON LLM('up', title) AS loud, genre INTO NAME kind VALUE word
-SELECT kind, word FROM films f UNPIVOT INCLUDE NULLS (word FOR kind IN (LLM('up', f.title) AS loud, genre AS g))
-PIVOT (SELECT id, title, genre FROM films) ON genre IN ('drama', 'horror') USING max(LLM('up', title)) GROUP BY id
-PIVOT (SELECT id, title, genre FROM films) ON LLM('yes', title) IN ('Yes', 'No') USING count(*), max(LLM('up', title)) AS m
-FROM films PIVOT (count(*) FILTER (LLM('yes', genre) = 'No') AS n FOR LLM('yes', title) IN ('Yes', 'No') GROUP BY genre)
 
-PIVOT films ON LLM('up', title) USING count(*)
-PIVOT films ON LLM('up', title) USING count(*), max(LLM('up', genre)) GROUP BY seen
-PIVOT films ON id % 2 IN (0, 1) USING max(LLM('up', title)), min(LLM('up', title)) AS m
-PIVOT (SELECT id, genre FROM films) ON LLM('up', genre) || 's' USING max(id)
-PIVOT films ON id % 2 USING max(LLM('up', title) || LLM('up', genre)), min(id), max(LLM('up', genre)) GROUP BY seen
-WITH g AS (SELECT id, genre FROM films) PIVOT g ON LLM('up', genre)
-SELECT * FROM (PIVOT films ON LLM('up', genre), seen USING list(LLM('up', title) ORDER BY id) GROUP BY stars)
-PIVOT films ON genre IN ('comedy', 'drama') USING max(LLM('up', title)), min(id) GROUP BY seen
 SELECT * FROM films, unnest([LLM('up', title), 'x']) WITH ORDINALITY u(v, n)
 SELECT ordinality, u.u FROM unnest(string_split(LLM('up', 'abc'), 'B')) WITH ORDINALITY u
 
@@ -207,16 +196,7 @@ SELECT coalesce(peek(id), LLM('up', genre)) FROM films
 SELECT CASE WHEN s = '12' THEN LLM('up', CAST(s AS INT)) END FROM (VALUES ('12'), ('a')) v(s)
 
 -- arguments of macros mean what they mean outside of them
-SELECT id, first_up(id), added(id) FROM films
-SELECT id, first_of(id + 0) FROM films WHERE first_up(films.id) > 'H' ORDER BY added(id) DESC
-SELECT films.id, u FROM films, of_film(films.id)
-SELECT id, peek(length(LLM('up', id))) FROM films
-SELECT f.id, first_up((SELECT max(id) FROM reviews r WHERE film < f.id) - 9) FROM films f
-
--- as text in WHERE, ON and FROM, before names are read
-SELECT id FROM films WHERE first_up(id) IS NOT NULL
-SELECT id FROM films WHERE added(id) > '12'
-SELECT films.id, u FROM films, of_film(id)
+SELECT id, twice_up(id + 0), added(id) FROM films WHERE twice_up(films.id) > '2' ORDER BY added(id) DESC
 
 -- a name of the select list that is a column, too
 SELECT -id AS id, sum(id) OVER (PARTITION BY genre ORDER BY id) FROM films WHERE LLM('yes', title) =

@@ -94,8 +94,8 @@ SELECT LLM('up', title), FROM films TABLESAMPLE x  ! QueryError .
 SELECT LLM('up', title ORDER BY id) FROM films  ! QueryError .
 SELECT * FROM films PIVOT (mi(LLM('up', title)), count(*) FOR id IN (1, 2))  ! QueryError .
 PIVOT films ON id USING mi(LLM('up', title))  ! QueryError .
-PIVOT films ON genre USING AI_AGG('all', title)  ! UnsupportedQueryError AI_AGG is in a PIVOT
-PIVOT films ON genre IN ('horror') USING AI_RANK('old', title)  ! UnsupportedQueryError AI_RANK is in a PIVOT
+PIVOT films ON genre USING AI_AGG('all', title)  ! UnsupportedQueryError ON a IN \('x', 'y'\)
+PIVOT films ON genre IN ('horror') USING max(LLM('up', title))  ! UnsupportedQueryError in the FROM
 SELECT * REPLACE (LLM('up', title) AS nosuch) FROM films  ! QueryError .
 SELECT LLM('up', title) AS a, sum(a) FROM films  ! QueryError .
 SELECT (SELECT LLM('up', title), 1) FROM films  ! QueryError .
@@ -126,6 +126,7 @@ SELECT LLM('up', title, output := 'INTEGER').foo FROM films
 SELECT LLM('up', title) FROM films LIMIT id  ! QueryError LIMIT and OFFSET take a number
 SELECT * FROM LLM('up', 'a')  ! UnsupportedQueryError cannot stand in FROM. Write SELECT LLM
 FROM films, AI_FILTER('yes', title) AS a  ! UnsupportedQueryError cannot stand in FROM
-SELECT a.seen FROM (PIVOT films ON LLM('up', genre) USING max(id)) a, (PIVOT films ON LLM('up', title) USING max(id)) b
-! UnsupportedQueryError beside a PIVOT
-SELECT LLM('up', seen) FROM (PIVOT films ON genre USING max(id) GROUP BY seen)  ! UnsupportedQueryError beside a PIVOT
+SELECT LLM('up', seen) FROM (PIVOT films ON genre USING max(id) GROUP BY seen)
+! UnsupportedQueryError ON a IN \('x', 'y'\)
+MERGE INTO films USING reviews r USING (id) WHEN MATCHED THEN UPDATE SET title = LLM('up', r.text)
+! UnsupportedQueryError MERGE with.*CREATE TABLE answers AS

@@ -83,7 +83,7 @@ ASKING = {
 def ready() -> None:
     """Import what a query needs, as the other programs do where they begin; no call is made."""
     with rq.connect(model="openai:none", base_url="http://127.0.0.1:9/v1", api_key="none") as con:
-        con.explain("SELECT LLM('Is it good?', 1 AS a, 2 AS b)")
+        con.explain("SELECT LLM('Is it good?', a := 1 + 0, b := 2 + 0)")
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ from relquery.sql.binder.functions import FunctionCatalog
 from relquery.sql.host.database import Database
 from relquery.sql.names import quoted
 from relquery.sql.parser.parse import parser
-from relquery.sql.parser.tokens import tokenize, without_field_names
 from relquery.sql.parser.tree import Column, Function, Lambda, Node, Query, Star, Window
 
 THE_FRAME = "the frame"
@@ -191,7 +190,7 @@ def read_expression(
         raise ConfigError(f"{verb} was given {what}; it takes SQL as text, {_EXAMPLES[verb]}.")
     sql = f"{given}\n" if "--" in given else given  # a comment must not reach what follows
     try:
-        tree = parser().expression(without_field_names(given, tokenize(given)))
+        tree = parser().expression(given)
     except (RelqueryError, ValueError):
         return RowExpression(sql, None, is_of_row=False)
     names = {name.lower(): name for name in columns}

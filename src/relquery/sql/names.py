@@ -65,7 +65,7 @@ MARK = f"{PREFIX}mark"
 """A column between those of two stars."""
 WRITTEN = f"{PREFIX}written"
 NEW = f"{PREFIX}new"
-"""The rows that an UPDATE, DELETE or MERGE applies."""
+"""The rows that an UPDATE or DELETE applies."""
 VALUE, FAILED = f"{PREFIX}value", f"{PREFIX}failed"
 """Columns of a check: the answer as read, and whether it failed."""
 TRIMMED, DECIMAL, FINITE = f"{PREFIX}trimmed", f"{PREFIX}decimal", f"{PREFIX}finite"
@@ -94,7 +94,7 @@ answer: Numbered = f"{TEXT_STAND_IN}_{{}}".format
 column: Numbered = f"{PREFIX}column_{{}}".format
 """A base column, which holds a column or expression over the user's tables."""
 new: Numbered = f"{NEW}_{{}}".format
-"""A column of what an UPDATE, DELETE or MERGE applies."""
+"""A column of what an UPDATE or DELETE applies."""
 group: Numbered = f"{PREFIX}group_{{}}".format
 """A column of a group."""
 outer: Numbered = f"{OUTER}_{{}}".format
@@ -136,7 +136,6 @@ IN_MESSAGES = {
     re.compile(rf"{TEXT_STAND_IN}_\d+"): "LLM(...)",
     re.compile(rf"{PREFIX}(\w+)_[0-9a-f]{{32}}"): r"\1",
     re.compile(rf"{PREFIX}entry_\d+\."): "",
-    re.compile(rf" AND \({NEW}_1 = \d+\)"): "",  # in a clause of MERGE
     re.compile(rf"{PREFIX}(?:column|outer|own|inner)_\d+"): "a column of it",
     re.compile(
         rf"{PREFIX}(?:table_\d+|view_\w+|frame_[0-9a-f]{{32}}|entry_\d+|new(?:_\d+)?|rows|base|groups|outer|lateral)"

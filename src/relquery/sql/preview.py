@@ -216,10 +216,6 @@ def _query(read: object) -> Calling:
     """The statement, if it is a query with calls."""
     if not isinstance(read, Calling):
         raise QueryError("The statement makes no LLM calls, so con.sql runs it at no cost.")
-    if read.shell.kind == "PIVOT":
-        raise QueryError(
-            "preview runs no PIVOT that lists no values. List them: ON x IN ('a', 'b')."
-        )
     if read.text.option is not None or read.shell.kind != "QUERY":
         raise QueryError(
             "preview runs a query, and writes nothing. Give the SELECT inside this statement."

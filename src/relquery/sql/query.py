@@ -290,7 +290,7 @@ def _is_apart(read: Statement, written: set[str], database: Database) -> bool:
             tree = parser().query(shell.query)
     is_about = isinstance(tree, Select) and isinstance(tree.source, Show)
     # What is searched may be what is written.
-    if tree is None or is_about or database.kept.prepares(read.text.query):
+    if tree is None or is_about or database.kept.searches(read.text.query):
         return False
     read_tables = {table.table.lower() for table in tree.find_all(Table)}
     called = {one.name.lower() for one in tree.find_all(Function)}

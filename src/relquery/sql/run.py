@@ -237,11 +237,10 @@ def define(defined: Defined, database: Database, defaults: Sampling) -> Definiti
         columns = (*definition.names, *names[len(definition.names) :])
         query, definition = stubbed(bound.query), replace(definition, columns=columns)
     replaces, temporary = " OR REPLACE" * head.replaces, " TEMP" * head.temporary
-    kind = "MACRO TABLE" if definition.kind == "TABLE MACRO" else definition.kind
     # A temporary one would hide it, so nothing temporary may have its name.
     for words in dict.fromkeys((f"CREATE{replaces}{temporary}", "CREATE TEMP")):
         database.execute(f"{words} {_checked(definition, query)}")
-        database.execute(f"DROP {kind} {quoted(definition.name)}")
+        database.execute(f"DROP {definition.kind} {quoted(definition.name)}")
     return definition
 
 
@@ -264,20 +263,13 @@ def _decide(names: set[str], body: Query) -> bool:
 
 def _checked(definition: Definition, query: Query) -> str:
     """The definition with values of their types for its calls, so that DuckDB can check it."""
-    name, sql = quoted(definition.name), parser().sql(query)
+    name = quoted(definition.name)
     if definition.kind == "VIEW":
         names = ", ".join(map(quoted, definition.names))
-        return f"VIEW {name}{f'({names})' if names else ''} AS {sql}"
-    parameters = ", ".join(
-        f"{quoted(one)} := {definition.defaults[one.lower()]}"
-        if one.lower() in definition.defaults
-        else quoted(one)
-        for one in definition.names
-    )
-    body = f"TABLE {sql}"
-    if definition.kind == "MACRO" and isinstance(query, Select):
-        body = f"({parser().sql(query.items[0])})"
-    return f"MACRO {name}({parameters}) AS {body}"
+        return f"VIEW {name}{f'({names})' if names else ''} AS {parser().sql(query)}"
+    assert isinstance(query, Select)
+    parameters = ", ".join(map(quoted, definition.names))
+    return f"MACRO {name}({parameters}) AS ({parser().sql(query.items[0])})"
 
 
 # What a statement writes to

@@ -14,7 +14,6 @@ from relquery.sql.host.database import Database
 from relquery.sql.parser.parse import parser
 from relquery.sql.parser.shell import read_shell
 from relquery.sql.parser.statements import split
-from relquery.sql.parser.tokens import tokenize, without_field_names
 from relquery.sql.parser.tree import Query, Table
 
 _OURS = __name__.partition(".")[0]
@@ -70,7 +69,7 @@ def _tables_read(sql: str, database: Database) -> set[str]:
             shell = read_shell(text.query)
             if shell.kind == "OTHER":
                 continue
-            tree = parser().query(without_field_names(shell.query, tokenize(shell.query)))
+            tree = parser().query(shell.query)
         except QueryError:  # a statement of DuckDB alone, which reads no frame
             continue
         others |= {entry.name.lower() for one in tree.find_all(Query) for entry in one.entries}

@@ -67,14 +67,14 @@ AI_AGG(DISTINCT 'Which?', genre ORDER BY genre)
 ? query == "Which?" and len(fields) == len(set(fields)) > 1
 AI_SUMMARIZE_AGG(DISTINCT genre, instruction := 'Which?')
 ? query == "Which?" and len(fields) == len(set(fields)) > 1
-AI_AGG(DISTINCT 'Which?', upper(genre) AS kind, id AS number)
+AI_AGG(DISTINCT 'Which?', kind := upper(genre), number := id)
 ? set(fields[0]) == {"kind", "number"}
 
 -- a group of several fields is a list of objects, whose names may precede an order
 :: SELECT {} FROM films WHERE id < 3
 AI_AGG('What?', title, stars)
 ? fields == [{"title": "Alien", "stars": 4.5}, {"title": "Amelie", "stars": 4.0}]
-AI_AGG('What?', title AS name, id AS n ORDER BY id DESC)
+AI_AGG('What?', name := title, n := id ORDER BY id DESC)
 ? [list(each.items()) for each in fields] == [[("name", "Amelie"), ("n", 2)],
   [("name", "Alien"), ("n", 1)]]
 

@@ -46,19 +46,19 @@ AI_SUMMARIZE()  ! QueryError has no text. Give a column: AI_SUMMARIZE\(column\)
 -- a redaction replaces what the model names and what has a form
 :: SELECT {} FROM films WHERE id = 1
 @found "List the personal data in the text, each part as it is written there, with its category. What is in brackets has been replaced already. NAME: names of persons."
-AI_REDACT('Ripley wrote to ash@example.org; Ripleys too, not Ripley''s cat' AS note, ['NAME', 'EMAIL'])
+AI_REDACT(note := coalesce('Ripley wrote to ash@example.org; Ripleys too, not Ripley''s cat'), ['NAME', 'EMAIL'])
 < {found}: '{"answer": [{"text": "Ripley", "category": "NAME"}, {"text": "nobody", "category": "NAME"}]}'
 = [("[NAME] wrote to [EMAIL]; Ripleys too, not [NAME]'s cat",)]
 ? fields == {"note": "Ripley wrote to [EMAIL_1]; Ripleys too, not Ripley's cat"}
-AI_REDACT('Ripley, ash@example.org' AS note, ['NAME'])
+AI_REDACT(note := coalesce('Ripley, ash@example.org'), ['NAME'])
 < {found}: '{"answer": [{"text": "Ripley", "category": "NAME"}]}'
 = [("[NAME], ash@example.org",)]
 ? fields == {"note": "Ripley, ash@example.org"}
-AI_REDACT('Anna Berger, ash@example.org' AS note, ['NAME'], redact := true)
+AI_REDACT(note := coalesce('Anna Berger, ash@example.org'), ['NAME'], redact := true)
 < {found}: '{"answer": []}'
 = [("[NAME], ash@example.org",)]
 ? fields == {"note": "[NAME_1], [EMAIL_1]"}
-AI_REDACT('Ripley' AS note, ['NAME'])
+AI_REDACT(note := coalesce('Ripley'), ['NAME'])
 < {found}: 'Ripley'
 ~ PartialResultWarning is not JSON
 = [(None,)]
@@ -67,26 +67,26 @@ AI_REDACT(title, genre)  ! QueryError needs one text
 
 -- the data of a row is not sent and is in its answers
 :: SELECT {} FROM films WHERE id = 1
-@mail 'ash@example.org' AS mail
-LLM('Echo', {mail}, 'To ash@example.org, not [EMAIL_1]' AS note, redact := true)
+@mail mail := coalesce('ash@example.org')
+LLM('Echo', {mail}, note := coalesce('To ash@example.org, not [EMAIL_1]'), redact := true)
 < 'Echo': lambda fields: fields["note"] + " and EMAIL_2"
 = [("To ash@example.org, not [EMAIL_1] and ash@example.org",)]
 ? fields == {"mail": "[EMAIL_2]", "note": "To [EMAIL_2], not [EMAIL_1]"}
-LLM('Echo', 'Anna Berger, ash@example.org' AS note, redact := ['NAME'])
+LLM('Echo', note := coalesce('Anna Berger, ash@example.org'), redact := ['NAME'])
 < 'Echo': lambda fields: fields["note"]
 = [("Anna Berger, ash@example.org",)]
 ? fields == {"note": "[NAME_1], ash@example.org"}
-AI_EXTRACT('Say "Anna Berger"' AS note, 'who VARCHAR', redact := true)
+AI_EXTRACT(note := coalesce('Say "Anna Berger"'), 'who VARCHAR', redact := true)
 < 'Extract from the data what is asked for.': '{"who": "[NAME_1]"}'
 = [({"who": "Anna Berger"},)]
-LLM('Who?', 'Anna Berger' AS note, redact := true) = 'Anna Berger'
+LLM('Who?', note := coalesce('Anna Berger'), redact := true) = 'Anna Berger'
 < 'Who?': '[NAME_1]'
 = [(True,)]
-LLM('Echo', {'card': 4111111111111111, 'n': 12, 'who': ['Anna Berger']} AS note, redact := true)
+LLM('Echo', note := coalesce({'card': 4111111111111111, 'n': 12, 'who': ['Anna Berger']}), redact := true)
 < 'Echo': '[PAYMENT_CARD_DATA_1]'
 = [("4111111111111111",)]
 ? fields == {"note": {"card": "[PAYMENT_CARD_DATA_1]", "n": 12, "who": ["[NAME_1]"]}}
-LLM('Echo', 'Xyzzy' AS last_name, 12 AS n, redact := true)
+LLM('Echo', last_name := coalesce('Xyzzy'), n := coalesce(12), redact := true)
 < 'Echo': '[NAME_1]'
 = [("Xyzzy",)]
 LLM('Echo', title, redact := genre)  ! QueryError true, false, or a list of kinds

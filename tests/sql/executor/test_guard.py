@@ -320,7 +320,7 @@ def test_pinned_rows_are_those_of_a_call_per_row(seed: int) -> None:
 
     case = "CASE WHEN LLM('yes', n, kind) = 'Yes' THEN LLM('up', n, short, kind) END"
     query = (
-        f"SELECT n, LLM('ask', n % {10 + seed} AS m, kind, short, n), {case} FROM notes "
+        f"SELECT n, LLM('ask', m := n % {10 + seed}, kind, short, n), {case} FROM notes "
         f"WHERE hash(n + {seed}) % 3 > 0 AND (LLM('yes', n, short) = 'Yes' OR n % 5 = 0) "
         f"ORDER BY n {'LIMIT 30' if seed % 2 else ''}"
     )

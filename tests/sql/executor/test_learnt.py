@@ -57,7 +57,8 @@ SCORE = f"SELECT AI_SCORE('x', text) FROM {ROWS}"
         (["a"], f"SELECT AI_CLASSIFY(text, ['a', 'b']) FROM {ROWS}".format(60),
          "projection 1: all 60 rows have the same answer (a)"),
         (["free text"], f"SELECT LLM('x', text) FROM {ROWS}".format(60), None),
-        (["Yes"], f"SELECT AI_FILTER('x', '7' AS text) FROM {ROWS}".format(60), None),
+        (["Yes"], f"SELECT AI_FILTER('x', text) FROM (SELECT '7' AS text FROM {ROWS})".format(60),
+         None),
     ],
 )  # fmt: skip
 def test_one_answer_for_fifty_inputs_or_more(

@@ -164,5 +164,5 @@ def test_a_program_ends_with_its_answers_kept(tmp_path: Path) -> None:
     assert b"KeyboardInterrupt" in error
     assert program.returncode != 0
     with connect("random:layers=1,hidden=64", ledger=ledger, form="text") as con:
-        again = con.sql("SELECT LLM('Say it', 'a' AS x, labels := ['a'])")
+        again = con.sql("SELECT LLM('Say it', coalesce('a'), labels := ['a'])")
     assert again.report.ledger_hits == 1

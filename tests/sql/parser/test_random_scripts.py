@@ -30,10 +30,13 @@ def scripts(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
         f"CREATE {draw(st.sampled_from(['', 'OR REPLACE ', 'TEMP ']))}MACRO even(x) AS "
         "LLM('yes', x) = 'Yes'",
         "CREATE MACRO loud(x) AS LLM('up', x)",
-        "CREATE MACRO pair(x, y := 'z') AS loud(x) || CASE WHEN even(y) THEN y ELSE loud(y) END",
+        "CREATE MACRO pair(x, y) AS loud(x) || CASE WHEN even(y) THEN y ELSE loud(y) END",
     ]
     inside = [text for text in TEXTS if "$" not in text]
-    plain, asked = st.sampled_from(inside), ["even({})", "loud({})", "pair({})", "LLM('up', {})"]
+    plain, asked = (
+        st.sampled_from(inside),
+        ["even({})", "loud({})", "pair({}, 'z')", "LLM('up', {})"],
+    )
     one, other = draw(st.sampled_from(asked)), draw(st.sampled_from(asked))
     view = (
         f"CREATE VIEW v AS SELECT id, title, genre, {one.format(draw(plain))} AS a FROM films"
@@ -42,15 +45,11 @@ def scripts(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
     outer = (
         f"CREATE VIEW w(id, title, genre, b) AS SELECT id, title, genre, {other.format('a')} FROM v"
     )
-    table = (
-        "CREATE MACRO below(n, k := 9) AS TABLE SELECT id, title, genre, "
-        f"{one.format(draw(plain))} AS c FROM films WHERE id < n AND length(genre) < k"
-    )
     made = (
         f"CREATE TABLE made AS SELECT id, {other.format(draw(st.sampled_from(TEXTS)))} AS d FROM v"
     )
     source = draw(
-        st.sampled_from(["films", "v", "w", "v AS x", "below($n)", "below($n, k := 6) AS x",
+        st.sampled_from(["films", "v", "w", "v AS x",
                          "v JOIN made USING (id)", "(SELECT * FROM w WHERE id <> $n) AS x"])
     )  # fmt: skip
     items = draw(st.lists(st.sampled_from(TEXTS), min_size=1, max_size=2))
@@ -64,7 +63,7 @@ def scripts(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
     )
     end = end.replace("id, ALL", "ALL")
     last = f"SELECT id, {', '.join(items)}, $n + id FROM {source}{where}{end}"
-    script = "; ".join([*macros, view, outer, table, made, last])
+    script = "; ".join([*macros, view, outer, made, last])
     values = {"n": draw(st.integers(0, 7)), "text": draw(VALUES)}
     return script, {name: one for name, one in values.items() if f"${name}" in script}
 

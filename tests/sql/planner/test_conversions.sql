@@ -469,8 +469,8 @@ SELECT u.a::INT FROM ({inner} WHERE id = 1 UNION ALL {inner} WHERE id = 2) u ORD
 = [(7, 4)]
 ~ PartialResultWarning .
 ? failed == [2, 3, 4]
-{w} FROM (PIVOT (SELECT id, k, a FROM z WHERE id IN (1, 3)) ON k USING max(a::VARCHAR)) SELECT x, y
-  ORDER BY id
+{w} FROM (PIVOT (SELECT id, k, a FROM z WHERE id IN (1, 3)) ON k IN ('x', 'y') USING max(a::VARCHAR))
+  SELECT x, y ORDER BY id
 = [('7', None), (None, '2024-01-03')]
 ? not errors
 {w} SELECT t.id, (SELECT max(z.a::INT) FROM z WHERE z.id = t.id) FROM t WHERE id = 1

@@ -19,7 +19,7 @@ CREATE MACRO m(x) AS passages('docs', x, 1); SELECT m('bark')  = [(['Dogs bark.'
 CREATE MACRO n(x) AS passages('docs', x, 1); CREATE VIEW v1 AS SELECT n('bark') AS p; SELECT p FROM
   v1
 = [(['Dogs bark.'],)]
-PREPARE p AS SELECT passages('docs', ?, 1); EXECUTE p('bark')  = [(['Dogs bark.'],)]
+PREPARE p AS SELECT passages('docs', ?, 1)  ! UnsupportedQueryError values beside it
 CREATE TABLE t AS SELECT passages('docs', 'bark', 1) AS p; SELECT p FROM t  = [(['Dogs bark.'],)]
 SELECT passages('docs', ?, 1)
 $ ["bark"]
@@ -31,14 +31,10 @@ CREATE TABLE new AS SELECT 'hello world' AS t; SELECT passages('new', 'hello')
 INSERT INTO new VALUES ('hello again'); SELECT len(passages('new', 'hello'))  = [(2,)]
 
 -- a changed table is searched as it is now
-CREATE TABLE t AS SELECT 'one fish' AS a; PREPARE p AS SELECT passages('t', 'fish')
+CREATE TABLE t AS SELECT 'one fish' AS a
 SELECT passages('t', 'fish')  = [(["one fish"],)]
 UPDATE t SET a = 'two fish'
 SELECT passages('t', 'fish')  = [(["two fish"],)]
-UPDATE t SET a = 'one fish'
-EXECUTE p  = [(["one fish"],)]
-UPDATE t SET a = 'two fish'
-EXECUTE p  = [(["two fish"],)]
 DROP TABLE t; CREATE TABLE t AS SELECT 1 AS a, 'red fish' AS b
 SELECT passages('t', 'fish')  = [(["red fish"],)]
 
@@ -62,15 +58,6 @@ SELECT id, passage FROM q, passages('docs', question, 1) ORDER BY id
 = [(1, "Rome is in Italy."), (2, "Dogs bark.")]
 SELECT LLM('up', s.text) FROM q, AI_SEARCH('docs', question, 1) AS s WHERE id = 2
 = [("DOGS BARK.",)]
-
--- a prepared search is as current as any
-CREATE VIEW v AS SELECT passages('docs', 'bark') AS p; PREPARE p AS FROM v
-CREATE TABLE gone AS SELECT 'a fish' AS t; SELECT passages('gone', 'a fish')
-DROP TABLE gone
-EXECUTE p  = [(["Dogs bark."],)]
-CREATE TABLE t AS SELECT 'Cats bark.' AS text;
-  CREATE OR REPLACE VIEW v AS SELECT passages('t', 'bark') AS p
-EXECUTE p  = [(["Cats bark."],)]
 
 -- a plain view, a column of numbers and an empty table can be searched
 CREATE VIEW v AS SELECT 1977 AS year UNION ALL SELECT 1980

@@ -16,7 +16,6 @@ from relquery.serve.sql_workers.work import Table
 from relquery.sql import names as ours
 from relquery.sql.host.database import Database
 from relquery.sql.parser.statements import Text, split
-from relquery.sql.parser.tokens import tokenize, without_field_names
 
 MOST_CHARACTERS = 100_000
 """Of a statement."""
@@ -52,7 +51,7 @@ def check_reads(sql: str, database: Database, tables: Iterable[Table]) -> Text:
         raise _refused(f"These are {len(texts)} statements. Send one at a time")
     (one,) = texts
     query = one.given if one.option is None else one.query
-    tree = _tree(without_field_names(query, tokenize(query)), database)
+    tree = _tree(query, database)
     if tree is None:
         kind = one.kind.replace("_", " ") if one.option is None else "what EXPLAIN is given"
         pivot = " A PIVOT must list its values: PIVOT t ON a IN (1, 2)." if kind == "MULTI" else ""

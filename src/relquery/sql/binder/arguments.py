@@ -76,6 +76,12 @@ _SYNONYMS = {
     "responseformat": "output",
     "categories": "labels",
 }
+_NAMES_OF_OPTIONS = {
+    *_OPTIONS,
+    *_SYNONYMS,
+    *("stop", "labels", "output", "redact", "output_mode", "model_parameters"),
+}
+"""Other names, if their values are no literals, are those of fields: total := price * 2."""
 _LABELS = "labels := ['Yes', 'No']."
 
 
@@ -112,9 +118,13 @@ class LlmFunction:
                 self.nodes.insert(0, _field(value))
             elif name in _POSITIONAL:
                 self.nodes.append(_field(value))
+            elif (literal := literal_of(value)) is not MISSING:
+                self.set_option(name, literal)
+            elif name in _NAMES_OF_OPTIONS:
+                self.set_option(name, value)
             else:
-                literal = literal_of(value)
-                self.set_option(name, value if literal is MISSING else literal)
+                value.meta.update({FIELD_NAME: argument.name, NAMED: True})
+                self.nodes.append(_field(value))
 
     @property
     def name(self) -> str:

@@ -21,16 +21,12 @@ from relquery.sql.binder.arguments import OF_ALL, VALUE, LlmFunction, shown
 from relquery.sql.binder.call import (
     FIELD_NAME,
     WRITTEN,
-    Call,
     asking_in,
-    calls_in,
     has_call,
     is_asking,
-    readable,
 )
 from relquery.sql.binder.definitions import Macros, parsed
-from relquery.sql.binder.functions import FunctionCatalog, columns_in
-from relquery.sql.binder.macro_scopes import qualify_arguments
+from relquery.sql.binder.functions import FunctionCatalog
 from relquery.sql.binder.sources import (
     Context,
     Sources,
@@ -57,7 +53,6 @@ from relquery.sql.parser.tree import (
     Limit,
     Node,
     Parameter,
-    Pivot,
     Query,
     Select,
     SetOperation,
@@ -91,7 +86,6 @@ def bind(calling: Calling, database: Database, defaults: Sampling) -> Bound:
     functions = FunctionCatalog.of(database)
     Macros(functions).expand(tree)
     notes = _bind_calls(tree, calling.values, calling.objects, database, functions, defaults)
-    qualify_arguments(tree, database)
     if shell.kind == "CHANGE" and isinstance(tree, Select) and functions.in_select(tree):
         raise QueryError(
             f"An aggregate is in {shell.word}, which is about single rows. Compute it in a "
@@ -99,8 +93,6 @@ def bind(calling: Calling, database: Database, defaults: Sampling) -> Bound:
         )
     _values_as_queries(tree)
     _unnest_as_queries(tree)
-    _unpivot_columns(tree)
-    _pivot_columns(tree)
     tree = _ordered_outside(tree)
     return Bound(shell, tree, tuple(describe(tree, database)), functions, notes)
 
@@ -238,62 +230,6 @@ def _unnest_as_queries(tree: Query) -> None:
             numbers = build.function("generate_series", build.number(1), size)
             items.append(build.function("unnest", numbers).named("ordinality"))
         item.replace(build.derived(build.select(items), item.name, item.columns))
-
-
-def _unpivot_columns(tree: Query) -> None:
-    """`UNPIVOT t ON LLM('...', a) AS x, b` as that of `(SELECT * EXCLUDE (a, b), LLM('...', a), b
-    FROM t)`, with names of ours, in place."""
-    for pivot in tree.find_all(Pivot):
-        is_unpivot = "unpivot_names" in pivot.args
-        parts = pivot.args.get("pivots", ()) if is_unpivot else ()
-        entries = [one for part in parts for one in part.args.get("entries", ())]
-        values = [one.args.get("star_expr") for one in entries]
-        if not any(map(has_call, values)) or not all(map(_is_unpivoted, values)):
-            continue
-        read = dict.fromkeys(one.name for value in values for one in columns_in(value))
-        rest = build.star()
-        rest.set("exclude_list", list(read))
-        items = [value.copy().named(ours.column(at)) for at, value in enumerate(values)]
-        rows = build.select([rest, *items], pivot.source.copy())
-        pivot.source = build.derived(rows, pivot.source.name)
-        for at, (entry, value) in enumerate(zip(entries, values, strict=True)):
-            name = value.alias or value.name
-            entry.set("star_expr", build.column(ours.column(at)).named(name))
-            entry.set("alias", name)
-
-
-def _pivot_columns(tree: Query) -> None:
-    """`PIVOT t ON LLM('...', a) IN ('x') USING max(b)` as that of `(SELECT * EXCLUDE (a),
-    LLM('...', a) FROM t)`, with a name of ours, in place."""
-    for pivot in tree.find_all(Pivot):
-        folded, parts = pivot.args.get("aggregates", []), _beside_source(pivot)
-        calls = [call for part in parts for call in calls_in(part)]
-        if not calls or any(one.task.kind in ("group", "match") for one in calls):
-            continue
-        for one in folded if len(folded) > 1 else ():
-            one.named(one.alias or (readable(one) if has_call(one) else ""))
-        items = list[Expression]()
-        for call in (one for one in calls if one.ancestor(Call) is None):
-            items.append(call.copy().named(ours.column(len(items))))
-            call.replace(build.column(items[-1].alias).named(call.alias))
-        read = {one.name: None for item in items for one in columns_in(item)}
-        kept = {one.name.lower() for part in _beside_source(pivot) for one in columns_in(part)}
-        kept |= {str(name).lower() for name in pivot.args.get("groups", ())}
-        rest = build.star()
-        rest.set("exclude_list", [name for name in read if name.lower() not in kept] or None)
-        rows = build.select([rest, *items], pivot.source.copy())
-        pivot.source = build.derived(rows, pivot.source.name)
-
-
-def _beside_source(pivot: Pivot) -> list[Node]:
-    return [one for one in pivot.children() if one is not pivot.source]
-
-
-def _is_unpivoted(value: Any) -> bool:
-    """Whether an entry of UNPIVOT is one column that has a name."""
-    is_tuple = isinstance(value, Function) and value.name == "row"
-    is_named = isinstance(value, Column) or (isinstance(value, Expression) and value.alias)
-    return bool(is_named) and not is_tuple and value.find(Star) is None
 
 
 def _ordered_outside(tree: Query) -> Query:

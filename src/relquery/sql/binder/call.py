@@ -178,7 +178,7 @@ T = TypeVar("T")
 FIELD_NAME = "field name"
 """The name that the model sees for what replaced a name."""
 NAMED = "named"
-"""Whether AS gives an argument its name: then it is a field, even if it is a text."""
+"""Whether `name := value` gives a field its name."""
 MODULE, BAG = "module", "bag"
 """Whether a field is written as MODULE(field); whether it is a list whose items are fields:
 BAG(list) or passages(...)."""

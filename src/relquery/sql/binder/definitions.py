@@ -17,8 +17,6 @@ from dataclasses import dataclass, field
 
 from relquery.errors import QueryError, UnsupportedQueryError
 from relquery.sql.binder.call import (
-    FIELD_NAME,
-    NAMED,
     NUMBER,
     WRITTEN,
     asking_in,
@@ -28,14 +26,12 @@ from relquery.sql.binder.call import (
     readable_all,
 )
 from relquery.sql.binder.functions import FunctionCatalog, has_window, is_variable, makes_rows
-from relquery.sql.binder.macro_scopes import hide_scopes, is_open, rename_variables
 from relquery.sql.binder.sources import visible_entries
-from relquery.sql.host.catalog import Definition, Key, Kind
+from relquery.sql.host.catalog import Definition, Key
 from relquery.sql.host.catalog import Function as Listed
 from relquery.sql.parser import build, tree
 from relquery.sql.parser.parse import parser
 from relquery.sql.parser.shell import Shell
-from relquery.sql.parser.tokens import field_names, tokenize, without_field_names
 from relquery.sql.parser.tree import Column, Expression, Function, Node, Query, Select
 
 Definitions = Mapping[Key, Definition]
@@ -50,19 +46,12 @@ class Numbering:
     count: int = 0
 
     def mark(self, query: Node, sql: str) -> None:
-        """Note numbers and texts on the functions of a tree that was parsed from a text, and the
-        names that AS gives to fields."""
-        data, names = sql.encode(), {}
-        for one in field_names(tokenize(sql)):
-            start = len(sql[: one.call].encode())
-            names[start, one.argument] = one.name
+        """Note numbers and texts on the functions of a tree that was parsed from a text."""
+        data = sql.encode()
         for node in sorted(asking_in(query), key=lambda one: (one.span or (0, 0))[0]):
             start, end = node.span or (0, 0)
             text = data[start:end].decode(errors="replace")
             self.number(node, node.name.lower() + text[text.find("(") :])
-            for at, argument in enumerate(node.arguments):
-                if (name := names.get((start, at))) is not None:
-                    argument.value.meta.update({FIELD_NAME: name, NAMED: True})
 
     def number(self, node: Function, written: str) -> None:
         """Give a function the next number."""
@@ -72,7 +61,7 @@ class Numbering:
 
 def parsed(sql: str, numbering: Numbering | None = None) -> Query:
     """The tree of a query with its functions numbered. Raises SqlSyntaxError."""
-    query = parser().query(without_field_names(sql, tokenize(sql)))
+    query = parser().query(sql)
     (numbering or Numbering()).mark(query, sql)
     return query
 
@@ -124,12 +113,10 @@ def definition_of(node: Node, definitions: Definitions) -> Definition | None:
         *schema, name = map(str.lower, node.path)
         found = definitions.get(("VIEW", name)) if schema in ([], [_SCHEMA]) else None
         return None if not schema and name in _entries_around(node) else found
-    kind: Kind = "TABLE MACRO" if isinstance(node, tree.TableFunction) else "MACRO"
-    call = node.function if isinstance(node, tree.TableFunction) else node
-    if not isinstance(call, Function) or call.schema:
+    is_of_source = isinstance(node.parent, tree.TableFunction)
+    if not isinstance(node, Function) or node.schema or is_of_source:
         return None
-    is_of_source = call is node and isinstance(call.parent, tree.TableFunction)
-    return None if is_of_source else definitions.get((kind, call.name.lower()))
+    return definitions.get(("MACRO", node.name.lower()))
 
 
 @dataclass(slots=True)
@@ -153,8 +140,8 @@ class Expansion:
             definition = definition_of(node, self.definitions)
             if definition is None:
                 continue
-            if isinstance(node, tree.Source):
-                _put_query(node, definition, self._of_source(node, definition))
+            if isinstance(node, tree.Table):
+                _put_query(node, definition, self.body(definition).copy())
             else:
                 assert isinstance(node, Function)
                 put = self._applied(definition, node)
@@ -163,29 +150,13 @@ class Expansion:
                 named_like(item, node)
                 node.replace(item.named(node.alias))
 
-    def _of_source(self, source: tree.Source, definition: Definition) -> Query:
-        """The query behind a name in FROM."""
-        if definition.kind == "VIEW":
-            query = self.body(definition).copy()
-        else:
-            assert isinstance(source, tree.TableFunction)
-            query = self._applied(definition, source.function)
-        if hidden := _entries_around(source) & set(_tables_read(query)):
-            entry = sorted(hidden)[0]
-            raise UnsupportedQueryError(
-                f"The WITH entry '{entry}' has the name of a table that {definition.name} reads. "
-                "Rename the entry."
-            )
-        return query
-
     def _applied(self, macro: Definition, call: Function) -> Query:
         """The body of a macro for the arguments of a call, its functions with numbers of their
         own."""
-        defaults = {name: parser().expression(text) for name, text in macro.defaults.items()}
-        values, problem = _arguments(call, [name.lower() for name in macro.names], defaults)
+        values, problem = _arguments(call, [name.lower() for name in macro.names])
         if problem:
             raise QueryError(f"The macro {macro.name}({', '.join(macro.names)}) {problem}.")
-        put = put_arguments(self.body(macro), values, call)
+        put = put_arguments(self.body(macro), values)
         for inner in reversed(list(asking_in(put))):
             if "own" in inner.meta:
                 listing = ", ".join(readable_all(inner.values))
@@ -203,8 +174,7 @@ class Expansion:
                 shell = Shell("QUERY", definition.body)
                 query = read(shell, self.definitions, self.numbering)
             else:
-                select = "SELECT " if definition.kind == "MACRO" else ""
-                query = parsed(f"{select}{definition.body}", self.numbering)
+                query = parsed(f"SELECT {definition.body}", self.numbering)
             for call in asking_in(query):
                 call.meta["own"] = True
             self.within.append(definition)
@@ -214,9 +184,8 @@ class Expansion:
         return self.used[definition.key][1]
 
 
-def put_arguments(body: Node, values: Mapping[str, Expression], call: Function) -> Node:
-    """A macro body with its parameters replaced by the values of a call, by lower-case name."""
-    is_textual = is_open(call)
+def put_arguments(body: Node, values: Mapping[str, Expression]) -> Node:
+    """A macro body with its parameters replaced by values, by lower-case name."""
 
     def put(node: Node) -> Node | None:
         if not isinstance(node, Column) or is_variable(node):
@@ -225,21 +194,33 @@ def put_arguments(body: Node, values: Mapping[str, Expression], call: Function) 
         if value is None:
             return None
         found: Expression = value.copy()
-        if not is_textual:
-            hide_scopes(found, node)
         for name in node.names[1:]:
             found = build.operation("STRUCT_EXTRACT", found, build.text(name))
         named_like(found, node)
         return found.named(node.alias)
 
-    return (body if is_textual else rename_variables(body, values)).rebuilt(put)
+    taken = {one.names[0].lower() for value in values.values() for one in value.find_all(Column)}
+    return _rename_variables(body.copy(), taken).rebuilt(put)
 
 
-def _put_query(source: tree.Source, view: Definition, query: Query) -> None:
+def _rename_variables(body: Node, taken: set[str]) -> Node:
+    """Give other names to variables of lambdas that are named like columns of arguments."""
+    for function in body.find_all(tree.Lambda):
+        for name in function.names & taken:
+            named = (one for one in function.find_all(Column) if one.names[0].lower() == name)
+            for one in list(filter(is_variable, named)):
+                one.names = [f"{name}_of_macro", *one.names[1:]]
+    return body
+
+
+def _put_query(source: tree.Table, view: Definition, query: Query) -> None:
     """Put a query in the place of the view that a statement reads."""
-    names = list(source.columns)
-    if view.kind == "VIEW":
-        names += view.names[len(names) :]
+    if hidden := _entries_around(source) & set(_tables_read(query)):
+        raise UnsupportedQueryError(
+            f"The WITH entry '{min(hidden)}' has the name of a table that {view.name} reads. "
+            "Rename the entry."
+        )
+    names = [*source.columns, *view.names[len(source.columns) :]]
     alias = source.alias or view.name
     put = build.derived(query, alias, names)
     if source.sample is not None:
@@ -265,14 +246,12 @@ def _tables_read(query: Query) -> Iterator[str]:
             yield name
 
 
-def _arguments(
-    call: Function, names: Sequence[str], defaults: Mapping[str, Expression]
-) -> tuple[dict[str, Expression], str]:
+def _arguments(call: Function, names: Sequence[str]) -> tuple[dict[str, Expression], str]:
     """The values of a macro's parameters, and what is wrong with them; "" for nothing. names: in
     lower case."""
     given = [one.value for one in call.arguments if not one.name]
     by_name = {one.name.lower(): one.value for one in call.arguments if one.name}
-    values = {**defaults, **by_name, **dict(zip(names, given, strict=False))}
+    values = {**by_name, **dict(zip(names, given, strict=False))}
     missing = ", ".join(name for name in names if name not in values)
     if surplus := [name for name in by_name if name not in names]:
         return values, f"has no parameter {surplus[0]}"
@@ -336,13 +315,13 @@ class Macros:
 
     def _expanded(self, call: Function) -> Expression:
         for macro, body, _ in () if call.schema else self._of(call.name):
-            values, problem = _arguments(call, macro.parameters, {})
-            if not problem:
-                put = put_arguments(body, values, call)
+            values, problem = _arguments(call, macro.parameters)
+            if not problem and body.find(Query) is None:
+                put = put_arguments(body, values)
                 assert isinstance(put, Expression)
                 return put
         raise UnsupportedQueryError(
-            f"The macro call {readable(call)[:80]} has a name before it or leaves out arguments, "
-            "which a query with LLM calls does not support. Remove the name and give all "
-            "arguments, or write out what the macro does."
+            f"The macro call {readable(call)[:80]} has a name before it, leaves out arguments or "
+            "has a subquery in it, which a query with LLM calls does not support. Remove the name "
+            "and give all arguments, or write out what the macro does."
         )

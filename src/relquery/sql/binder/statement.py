@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from relquery.errors import QueryError, UnsupportedQueryError
@@ -14,15 +14,7 @@ from relquery.sql.host.catalog import Definition, KeptDefinitions
 from relquery.sql.parser.parameters import Parameters
 from relquery.sql.parser.parse import NoTreeError
 from relquery.sql.parser.shell import Shell, read_shell
-from relquery.sql.parser.statements import (
-    Head,
-    Prepared,
-    Text,
-    executed,
-    read_definition,
-    read_head,
-    read_prepared,
-)
+from relquery.sql.parser.statements import Head, Text, read_definition, read_head
 from relquery.sql.parser.tokens import blank, tokenize
 from relquery.sql.parser.tree import Query
 
@@ -96,9 +88,9 @@ Statement = Plain | Calling | Keeping
 
 def read_statement(text: Text, kept: KeptDefinitions, parameters: Parameters) -> Statement:
     """Read one statement. kept: what the connection keeps at its turn. Raises QueryError."""
-    found = read_prepared(text.query)
-    if found is not None and (found.name in kept.prepared or _is_kept(found.body, kept)):
-        return _read_prepared(text, found, kept, parameters)
+    if text.kind == "PREPARE" and kept.searches(text.query):
+        # DuckDB might compute the values when it prepares it, and keep them though tables change.
+        raise UnsupportedQueryError(f"PREPARE with a search is not supported. {_PARAMETERS}")
     if text.kind == "TRANSACTION":
         first = tokenize(text.query)[0].word
         return Plain(text, effect=_TRANSACTIONS.get(first, no_effect))
@@ -112,20 +104,6 @@ def read_statement(text: Text, kept: KeptDefinitions, parameters: Parameters) ->
         if head.is_create and head.kind != "TABLE":
             return _read_create(text, head, kept)
     return _read_query(text, kept, parameters)
-
-
-def _read_prepared(
-    text: Text, found: Prepared, kept: KeptDefinitions, parameters: Parameters
-) -> Statement:
-    """PREPARE, EXECUTE or DEALLOCATE of a statement that the connection keeps."""
-    if found.verb == "EXECUTE":
-        body = executed(kept.prepared[found.name], found)
-        given = body if text.option is None else f"EXPLAIN {text.option} {body}"
-        return read_statement(replace(text, given=given, query=body), kept, parameters)
-    if found.verb == "PREPARE":
-        _asks(found.body, kept)  # raises SqlSyntaxError
-        return Keeping(text, lambda kept: kept.prepared.update({found.name: found.body}))
-    return Keeping(text, lambda kept: kept.prepared.pop(found.name, None))
 
 
 def _read_query(text: Text, kept: KeptDefinitions, parameters: Parameters) -> Statement:
@@ -150,8 +128,8 @@ def _read_query(text: Text, kept: KeptDefinitions, parameters: Parameters) -> St
         if not _named(text.query, kept) & ours.FUNCTIONS:
             return Plain(text, parameters.plain(text))
         raise UnsupportedQueryError(
-            f"An LLM call is in a {shell.word or 'statement'} that DuckDB gives no tree of. Answer "
-            "it in a subquery: PIVOT (SELECT *, LLM(...) AS a FROM t) ON a."
+            f"An LLM call is in a {shell.word or 'statement'} that DuckDB gives no tree of. List "
+            f"the values of a PIVOT: ON a IN ('x', 'y'). Or do so: {_TO_TABLE}"
         ) from None
     if not asks(tree, kept.definitions):
         return Plain(text, parameters.plain(text))
@@ -169,17 +147,19 @@ def _check_written(shell: Shell, kept: KeptDefinitions) -> None:
 
 def _read_create(text: Text, head: Head, kept: KeptDefinitions) -> Statement:
     """CREATE of a view or macro; DuckDB keeps those without calls."""
-    plain = Plain(text, effect=lambda kept: kept.forget(head.keys))
-    definition, start = read_definition(text.query, head)
-    if not _asks(definition.body, kept, is_expression=head.kind == "MACRO"):
+    plain = Plain(text, effect=lambda kept: kept.forget(head.key))
+    definition, start, odd = read_definition(text.query, head)
+    select = "SELECT " if definition.kind == "MACRO" else ""
+    if not (_named(definition.body, kept) if odd else _asks(f"{select}{definition.body}", kept)):
         return plain
+    if odd:
+        raise UnsupportedQueryError(f"The macro {head.name}, which has LLM calls, {odd}")
     if len(head.path) > 1:
         raise UnsupportedQueryError(
             f"{'.'.join(head.path)} has LLM calls, so the connection keeps it, in no schema. "
             f"Leave the schema out: {head.name}."
         )
     # The places of errors are those in the statement.
-    select = "SELECT " if head.kind == "MACRO" else ""
     before = blank(text.query[:start])
     query = before[: len(before) - len(select)] + select + definition.body
     parsed(query)
@@ -188,6 +168,11 @@ def _read_create(text: Text, head: Head, kept: KeptDefinitions) -> Statement:
     body = expansion.body(definition)
     if not any(next(asking_in(tree), None) for _, tree in expansion.used.values()):
         return plain
+    if definition.kind == "MACRO" and len(list(body.find_all(Query))) > 1:
+        raise UnsupportedQueryError(
+            f"The macro {head.name} has LLM calls and a subquery, which does not go together. "
+            "Create a view, and filter its rows where it is read."
+        )
     view = None
     if definition.kind == "VIEW":
         del definitions[definition.key]
@@ -200,15 +185,13 @@ def _read_create(text: Text, head: Head, kept: KeptDefinitions) -> Statement:
 
 def _named_again(text: Text, head: Head, kept: KeptDefinitions) -> Statement | None:
     """A statement that creates or drops what has the name of a definition; None for others."""
-    views = [("VIEW", head.name.lower())] if head.kind == "TABLE" else []
-    known = [key for key in (*head.keys, *views) if key in kept.definitions]
-    if not known or len(head.path) > 1:
+    if head.key not in kept.definitions or len(head.path) > 1:
         return None
-    kind = "view" if known[0][0] == "VIEW" else "macro"
+    kind = head.key[0].lower()
     if not head.is_create:
         if head.kind == "TABLE":
             raise QueryError(f"{head.name} is a view. Write DROP VIEW {head.name}.")
-        return Keeping(text, lambda kept: kept.forget(known[:1]))
+        return Keeping(text, lambda kept: kept.forget(head.key))
     if head.is_there:
         return Keeping(text)
     if head.kind == "TABLE" or not head.replaces:
@@ -225,19 +208,9 @@ def _named(sql: str, kept: KeptDefinitions) -> frozenset[str]:
     return names & {one.name.lower() for one in tokenize(sql) if one.is_name}
 
 
-def _asks(sql: str, kept: KeptDefinitions, *, is_expression: bool = False) -> bool:
-    """Whether a text has a call or reads a definition."""
-    if not sql or not _named(sql, kept):
-        return False
-    shell = Shell("QUERY", f"SELECT {sql}") if is_expression else read_shell(sql)
-    if shell.kind == "OTHER":
-        return False
-    return asks(parsed(shell.query), kept.definitions)
-
-
-def _is_kept(body: str, kept: KeptDefinitions) -> bool:
-    """Whether a statement is not prepared by DuckDB. body: "" for EXECUTE and DEALLOCATE."""
-    return bool(body) and (_asks(body, kept) or kept.prepares(body))
+def _asks(query: str, kept: KeptDefinitions) -> bool:
+    """Whether a query has a call or reads a definition."""
+    return bool(_named(query, kept)) and asks(parsed(query), kept.definitions)
 
 
 _TRANSACTIONS: dict[str, Effect] = {
@@ -249,8 +222,10 @@ _TRANSACTIONS: dict[str, Effect] = {
     "ABORT": KeptDefinitions.rollback,
 }
 
+_PARAMETERS = "Give its values beside it: con.sql(query, [7, 'a']) for $1 and $2."
 _TO_TABLE = "Write the answers to a table first: CREATE TABLE answers AS SELECT ..., LLM(...)."
 _REMEDIES = {
+    "PREPARE": _PARAMETERS,
     "CREATE VIEW": "It asks nothing by itself. Explain a query that reads the view.",
     "CREATE MACRO": "It asks nothing by itself. Explain a query that uses the macro.",
     "CREATE FUNCTION": "It asks nothing by itself. Explain a query that uses the macro.",

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from inspect import signature
 from typing import Any, Literal, NamedTuple
 from uuid import uuid4
@@ -250,7 +250,7 @@ def _listed(connection: Any) -> Iterator[Function]:
 
 # What DuckDB cannot keep
 
-Kind = Literal["VIEW", "MACRO", "TABLE MACRO"]
+Kind = Literal["VIEW", "MACRO"]
 Key = tuple[Kind, str]
 """The kind of a definition and its lower-case name."""
 
@@ -259,15 +259,13 @@ Key = tuple[Kind, str]
 class Definition:
     """A view or macro with LLM calls.
 
-    names: a view's columns, if it names them; a macro's parameters. defaults: the SQL of default
-    values by lower-case parameter. body: the SQL of the query or the expression. columns: those
-    that a view had when it was created.
+    names: a view's columns, if it names them; a macro's parameters. body: the SQL of the query or
+    the expression. columns: those that a view had when it was created.
     """
 
     kind: Kind
     name: str
     names: tuple[str, ...]
-    defaults: Mapping[str, str]
     body: str
     columns: tuple[str, ...] = ()
 
@@ -279,14 +277,12 @@ class Definition:
 
 @dataclass(slots=True)
 class KeptDefinitions:
-    """Texts with LLM calls. prepared: statements by lower-case name. definitions: views and macros.
-    prepares: whether a statement without calls is to be kept when it is prepared. DuckDB might
-    compute the values of Python functions then, and keep them though tables change.
+    """Views and macros with LLM calls. searches: whether a statement calls functions in Python that
+    read tables.
     """
 
-    prepared: dict[str, str] = field(default_factory=dict)
     definitions: dict[Key, Definition] = field(default_factory=dict)
-    prepares: Callable[[str], bool] = lambda _: False
+    searches: Callable[[str], bool] = lambda _: False
     compared_by: Callable[[], str] = str
     """What compares texts in the functions of retrieval, for people."""
     compared: set[str] = field(default_factory=set)
@@ -295,23 +291,15 @@ class KeptDefinitions:
 
     def copy(self) -> KeptDefinitions:
         """A copy to try changes on."""
-        return KeptDefinitions(
-            dict(self.prepared),
-            dict(self.definitions),
-            self.prepares,
-            self.compared_by,
-            self.compared,
-            self._before,
-        )
+        return replace(self, definitions=dict(self.definitions))
 
     def define(self, definition: Definition) -> None:
         """Keep a view or macro; it replaces one of its name."""
         self.definitions[definition.key] = definition
 
-    def forget(self, keys: Iterable[Key]) -> None:
-        """Keep definitions no longer."""
-        for key in keys:
-            self.definitions.pop(key, None)
+    def forget(self, key: Key) -> None:
+        """Keep a definition no longer."""
+        self.definitions.pop(key, None)
 
     def begin(self) -> None:
         """A transaction begins; `rollback` goes back to this point."""

@@ -268,12 +268,9 @@ class Database:
         setting = self.fetch("SELECT current_setting('default_collation')").column(0)[0].as_py()
         return not setting
 
-    def statements(self, sql: str, written: str | None = None) -> list[Parsed]:
-        """The statements of a text. Raises SqlSyntaxError.
-
-        written: the same text as the user wrote it, for the error.
-        """
-        with _translated(sql, self, written):
+    def statements(self, sql: str) -> list[Parsed]:
+        """The statements of a text. Raises SqlSyntaxError."""
+        with _translated(sql, self):
             return [
                 Parsed(one.query, one.type.name, frozenset(one.named_parameters))
                 for one in self.connection.extract_statements(sql)
@@ -383,7 +380,7 @@ class Database:
 
 
 @contextlib.contextmanager
-def _translated(sql: str, database: Database | None, written: str | None = None) -> Iterator[None]:
+def _translated(sql: str, database: Database | None) -> Iterator[None]:
     try:
         with database.held() if database else contextlib.nullcontext():
             yield
@@ -399,7 +396,7 @@ def _translated(sql: str, database: Database | None, written: str | None = None)
         if database and sql:  # without SQL there are no names to look up
             with contextlib.suppress(RelqueryError):
                 used, known = database.columns_used(sql), list(database.tables())
-        raise from_duckdb(error, sql, used, known, written) from error
+        raise from_duckdb(error, sql, used, known) from error
 
 
 @dataclass(slots=True)

@@ -38,19 +38,16 @@ _OF_PYTHON = re.compile(r"Python exception occurred while executing the UDF: \w+
 _TEXT_ARGUMENT = re.compile(r"No function matches .*\(.*VARCHAR.*\)")
 
 
-def from_duckdb(
-    error: Exception, sql: str, used: Tables, known: list[str], written: str | None = None
-) -> RelqueryError:
+def from_duckdb(error: Exception, sql: str, used: Tables, known: list[str]) -> RelqueryError:
     """Our error for one of DuckDB's.
 
     used: the columns of the tables that the query names. known: all tables of the database.
-    written: the SQL as the user wrote it, with all tokens at the same places.
     """
     message = str(error)
     if (found := _OF_PYTHON.search(message)) is not None:
         return QueryError(first_line(found[1]))
     if isinstance(error, duckdb.ParserException):
-        return _syntax_error(message, sql, written or sql)
+        return _syntax_error(message, sql)
     if isinstance(error, duckdb.InternalException):
         return UnsupportedQueryError(
             f"DuckDB itself fails on this form of the statement ({first_line(message)}). Write the "
@@ -156,7 +153,7 @@ def _unknown_name(message: str, used: Tables, known: list[str]) -> QueryError | 
     return None
 
 
-def _syntax_error(message: str, sql: str, written: str) -> QueryError:
+def _syntax_error(message: str, sql: str) -> QueryError:
     with duckdb.connect() as plain:
         (found,) = plain.execute("SELECT json_serialize_sql(?)", [sql]).fetchone() or ("{}",)
     before = sql.encode(errors="replace")[: int(json.loads(found).get("position", 0))]
@@ -166,9 +163,7 @@ def _syntax_error(message: str, sql: str, written: str) -> QueryError:
         said += ". An apostrophe inside a text is written twice: 'What''s new?'"
     if ours.PREFIX in sql.lower():  # text that we rewrote: its positions mean nothing to the user
         return QueryError(f"The SQL around the LLM calls has a syntax error: {said}.")
-    return SqlSyntaxError(
-        f"The SQL has a syntax error: {said}", written, len(above) + 1, len(last) + 1
-    )
+    return SqlSyntaxError(f"The SQL has a syntax error: {said}", sql, len(above) + 1, len(last) + 1)
 
 
 def first_line(message: str) -> str:

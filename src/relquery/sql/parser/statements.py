@@ -1,10 +1,6 @@
-"""The statements of a text, and what they begin with: EXPLAIN, CREATE or DROP of a view or macro,
-PREPARE, EXECUTE and DEALLOCATE.
+"""The statements of a text, and what they begin with: EXPLAIN, CREATE or DROP of a view or macro.
 
 CREATE OR REPLACE TEMP VIEW v(a, b) AS SELECT ...  =>  the name v, columns a and b, the query
-
-PREPARE p AS SELECT LLM('...', a) FROM t WHERE id = $1;  EXECUTE p(7)
-=> SELECT LLM('...', a) FROM t WHERE id = (7)
 """
 
 from __future__ import annotations
@@ -12,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from relquery.errors import QueryError, UnsupportedQueryError
-from relquery.sql.host.catalog import Definition, Key, Kind
+from relquery.errors import QueryError
+from relquery.sql.host.catalog import Definition, Key
 from relquery.sql.host.database import Database
 from relquery.sql.parser.tokens import (
     Cursor,
@@ -22,7 +18,6 @@ from relquery.sql.parser.tokens import (
     blank,
     tokenize,
     unnumbered,
-    without_field_names,
     words,
 )
 
@@ -68,24 +63,20 @@ def split(sql: str, database: Database) -> list[Text]:
         raise half_a_character("The SQL", error) from error
     tokens = tokenize(sql)
     plain = _without_cost(sql, tokens)
-    accepted = without_field_names(plain, tokens)
-    parsed = database.statements(accepted, sql)
+    parsed = database.statements(plain)
     if not parsed:
         raise QueryError("The query is empty. Give a statement, e.g. SELECT * FROM t.")
     texts: list[Text] = []
-    # Names of fields may have more bytes than characters, and so more blanks.
     marks, end = 0, 0
     for number, one in enumerate(parsed, 1):
-        start = accepted.index(one.text, end)
-        end = start + len(one.text)
-        first, last = (_same_place(plain, accepted, at) for at in (start, end))
-        given = plain[first:last]
+        start = plain.index(one.text, end)
+        end, given = start + len(one.text), one.text
         found = len(unnumbered(tokenize(given), given))
-        option, query = explained(blank(plain[:first]) + given)
+        option, query = explained(blank(plain[:start]) + given)
         texts.append(
             Text(
                 given, query, option, one.kind, one.parameters, marks if found else 0, number,
-                len(parsed), costs=given != sql[first:last],
+                len(parsed), costs=given != sql[start:end],
             )
         )  # fmt: skip
         marks += found
@@ -98,13 +89,6 @@ def half_a_character(what: str, error: UnicodeEncodeError) -> QueryError:
         f"{what} contains half a character at position {error.start} (a lone surrogate). "
         "Decode it as UTF-16 with surrogate pairs joined."
     )
-
-
-def _same_place(plain: str, accepted: str, at: int) -> int:
-    """The place in characters of one text that has as many bytes before it as in another."""
-    if plain.isascii():
-        return at
-    return len(plain.encode()[: len(accepted[:at].encode())].decode(errors="ignore"))
 
 
 def _without_cost(sql: str, tokens: Sequence[Token]) -> str:
@@ -160,14 +144,9 @@ class Head:
         return self.path[-1]
 
     @property
-    def keys(self) -> tuple[Key, ...]:
-        """The keys of all definitions that the name may mean here."""
-        kinds: tuple[Kind, ...] = ("VIEW",)
-        if self.kind == "TABLE MACRO":
-            kinds = ("TABLE MACRO",)
-        elif self.kind == "MACRO":
-            kinds = ("MACRO",) if self.is_create else ("MACRO", "TABLE MACRO")
-        return tuple((kind, self.name.lower()) for kind in kinds)
+    def key(self) -> Key:
+        """The key of the definition that the name may mean here: a table's may mean a view."""
+        return "MACRO" if self.kind.endswith("MACRO") else "VIEW", self.name.lower()
 
 
 def read_head(sql: str) -> Head | None:
@@ -179,7 +158,7 @@ def read_head(sql: str) -> Head | None:
     replaces = text.take("OR", "REPLACE")
     temporary = text.take("TEMP") or text.take("TEMPORARY")
     kind = next((_KINDS[word] for word in _KINDS if text.take(word)), None)
-    if kind == "MACRO" and not is_create and text.take("TABLE"):
+    if kind == "MACRO" and text.is_at("TABLE"):
         kind = "TABLE MACRO"
     is_there = text.take(*(("IF", "NOT", "EXISTS") if is_create else ("IF", "EXISTS")))
     path, _ = text.path()
@@ -192,91 +171,20 @@ def read_head(sql: str) -> Head | None:
     return Head(is_create, kind, replaces, temporary, is_there, path, rest)
 
 
-def read_definition(sql: str, head: Head) -> tuple[Definition, int]:
-    """The view or macro that a statement creates, and where its body starts.
-
-    Raises UnsupportedQueryError for a macro with several forms or with types.
-    """
+def read_definition(sql: str, head: Head) -> tuple[Definition, int, str]:
+    """The view or macro that a statement creates, where its body starts, and what of a macro does
+    not go with LLM calls: "" for nothing."""
     text = Cursor(sql, head.rest)
-    names: list[str] = []
-    defaults: dict[str, str] = {}
-    for part in between_commas(text.inside()) if text.is_at("(") else []:
-        names.append(part[0].name)
-        if len(part) > 2 and part[1].text == ":=":
-            defaults[names[-1].lower()] = text.text(part[2:])
-        elif len(part) > 1:
-            raise UnsupportedQueryError(
-                f"The parameter {names[-1]} of the macro {head.name} has a type, which a macro "
-                "with LLM calls does not support. Leave the type out, and cast the parameter in "
-                "the body."
-            )
-    body = head.rest[text.at + (2 if head.kind == "TABLE MACRO" else 1) :]
-    if head.kind == "MACRO" and len(between_commas(body)) > 1:
-        raise UnsupportedQueryError(
-            f"The macro {head.name} has several forms, which a macro with LLM calls does not "
-            "support. Create a macro of its own for each."
+    parts = between_commas(text.inside()) if text.is_at("(") else []
+    body, odd = head.rest[text.at + 1 :], ""
+    if head.kind == "TABLE MACRO":
+        odd = "gives rows. Create a view, and filter its rows where it is read."
+    elif typed := next((part for part in parts if len(part) > 1), None):
+        name = typed[0].name
+        odd = (
+            f"has a type or a default value for {name}. Leave it out, and cast {name} in the body."
         )
-    kind, _ = head.keys[0]
-    return Definition(kind, head.name, tuple(names), defaults, text.text(body)), body[0].start
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A PREPARE, EXECUTE or DEALLOCATE statement.
-
-    body: what is prepared; "" for the others. values: texts of the arguments, by name or by
-    position counted from "1".
-    """
-
-    verb: str
-    name: str
-    body: str
-    values: dict[str, str]
-
-
-def read_prepared(sql: str) -> Prepared | None:
-    """Read PREPARE, EXECUTE or DEALLOCATE; None for all else."""
-    text = Cursor.of(sql)
-    verb = "".join(words(text.tokens, 0, 1))
-    if verb not in ("PREPARE", "EXECUTE", "DEALLOCATE") or len(text.tokens) < 2:
-        return None
-    name = text.tokens[-1 if verb == "DEALLOCATE" else 1].name.lower()
-    body, values = "", dict[str, str]()
-    if verb == "PREPARE":
-        start = next((one.end for one in text.tokens if one.word == "AS"), len(sql))
-        body = text.sql[start:]
-    elif verb == "EXECUTE":
-        for number, part in enumerate(between_commas(text.tokens[3:-1]), 1):
-            is_named = len(part) > 2 and part[1].text in (":=", "=>")
-            key = part[0].name.lower() if is_named else str(number)
-            values[key] = text.text(part[2:] if is_named else part)
-    return Prepared(verb, name, body, values)
-
-
-def executed(body: str, prepared: Prepared) -> str:
-    """A prepared statement with its parameters filled in. Raises QueryError on a mismatch."""
-    tokens = tokenize(body)
-    parts, end, unnamed, used = [], 0, 0, set()
-    for at, token in enumerate(tokens):
-        if token.text == "?":
-            unnamed += 1
-            name, last = str(unnamed), token
-        elif token.text == "$" and at + 1 < len(tokens):
-            last = tokens[at + 1]
-            name = last.text.lower()
-        else:
-            continue
-        if name not in prepared.values:
-            raise QueryError(
-                f"EXECUTE {prepared.name} has no value for the parameter ${name}. "
-                f"Values given: {', '.join(prepared.values) or 'none'}."
-            )
-        used.add(name)
-        parts += [body[end : token.start], f"({prepared.values[name]})"]
-        end = last.end
-    if unused := [name for name in prepared.values if name not in used]:
-        raise QueryError(
-            f"EXECUTE {prepared.name} gives a value for {', '.join(unused)}, but the prepared "
-            "statement has no such parameter. Leave the value out."
-        )
-    return "".join([*parts, body[end:]])
+    elif head.kind == "MACRO" and len(between_commas(body)) > 1:
+        odd = "has several forms. Create a macro of its own for each."
+    names = tuple(part[0].name for part in parts)
+    return Definition(head.key[0], head.name, names, text.text(body)), body[0].start, odd

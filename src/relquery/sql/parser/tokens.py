@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 import duckdb
 
-from relquery.sql import names as ours
-
 _COMMENT, _STRING = duckdb.token_type.comment, duckdb.token_type.string_const
 _NAMES = (duckdb.token_type.identifier, duckdb.token_type.keyword)
 _DEPTHS = {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}
@@ -96,45 +94,6 @@ def words(tokens: Sequence[Token], start: int, count: int) -> list[str]:
 def blank(text: str) -> str:
     """As many blanks and line ends as a text has, so that places after it stay."""
     return "".join(char if char == "\n" else " " * len(char.encode()) for char in text)
-
-
-@dataclass(frozen=True, slots=True)
-class FieldName:
-    """`AS total` behind an argument of a call.
-
-    call: where the call's name starts, in characters. argument: its place. start, end: of it all.
-    """
-
-    call: int
-    argument: int
-    name: str
-    start: int
-    end: int
-
-
-def field_names(tokens: Sequence[Token]) -> Iterator[FieldName]:
-    """The names that AS gives to fields of calls, which SQL does not have."""
-    for call in range(len(tokens) - 1):
-        is_call = tokens[call].is_name and tokens[call].name.lower() in ours.FUNCTIONS
-        if not is_call or tokens[call + 1].text != "(":
-            continue
-        depth = argument = 0
-        last = closing(tokens, call + 1)
-        for at in range(call + 1, last):
-            depth += step(tokens[at])
-            argument += tokens[at].text == "," and depth == 1
-            if tokens[at].word == "AS" and depth == 1 and at + 2 <= last:
-                after, name = words(tokens, at + 2, 2), tokens[at + 1]
-                if after[0] == "," or at + 2 == last or after == ["ORDER", "BY"]:
-                    start = tokens[at].start
-                    yield FieldName(tokens[call].start, argument, name.name, start, name.end)
-
-
-def without_field_names(sql: str, tokens: Sequence[Token]) -> str:
-    """The text with blanks in place of these names."""
-    for one in reversed(list(field_names(tokens))):
-        sql = sql[: one.start] + blank(sql[one.start : one.end]) + sql[one.end :]
-    return sql
 
 
 def read_path(tokens: Sequence[Token], at: int) -> tuple[tuple[str, ...], int]:

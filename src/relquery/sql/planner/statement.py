@@ -107,10 +107,7 @@ def _target(bound: Bound, database: Database) -> Target:
     table = build.table(name)
     for key, part in zip(("schema_name", "catalog_name"), reversed(before), strict=False):
         table.set(key, part)
-    items: list[Expression] = [
-        parser().expression(name) if name[:1] in ("#", "'") else build.column(name)
-        for name in shell.columns
-    ]
+    items = list(map(build.column, shell.columns))
     return database.columns(parser().sql(build.select(items or [build.star()], table)))
 
 

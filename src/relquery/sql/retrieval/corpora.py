@@ -21,7 +21,6 @@ from relquery.retrieval.index import Found, WordlessIndex
 from relquery.retrieval.pairs import first_near, groups
 from relquery.retrieval.vectors import VectorIndex
 from relquery.sql.host.database import Database
-from relquery.sql.parser.statements import read_prepared
 from relquery.sql.retrieval.columns import (
     OF_TABLES,
     Column,
@@ -95,9 +94,6 @@ class Corpora:
         return [name for name in OF_TABLES if name in self.database.functions.macros]
 
     def _named_in(self, sql: str) -> dict[Named, str]:
-        found = read_prepared(sql)
-        if found is not None and found.verb == "EXECUTE":
-            sql = self.database.kept.prepared.get(found.name, "")
         return named_in(sql, self.database.definitions(self.functions), self.functions)
 
     def search(

@@ -70,7 +70,7 @@ def install(database: Database, shelf: Shelf) -> Corpora:
             database.install_function(name, noted, *how)
     database.preparations.append(corpora.prepare)
     database.kept.compared_by = lambda: shelf.vectors.embedder.label
-    database.kept.prepares = corpora.is_needed
+    database.kept.searches = corpora.is_needed
     return corpora
 
 
