@@ -27,8 +27,7 @@ from relquery.retrieval.corpus import Shelf
 from relquery.retrieval.embedder import Embedder
 from relquery.spans.orders import Orders
 from relquery.sql import tables as hosts
-from relquery.sql.executor.context import ExecutionContext
-from relquery.sql.executor.models import Models
+from relquery.sql.executor.context import ExecutionContext, Models
 from relquery.sql.host.database import Database
 from relquery.sql.query import explain_query, run_query
 from relquery.sql.record import Recording

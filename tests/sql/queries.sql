@@ -107,7 +107,7 @@ SELECT f.id, r.text, LLM('up', title) FROM films f ASOF JOIN reviews r ON f.id >
 SELECT f.title, LLM('up', r.text) FROM films f JOIN reviews r ON f.id = r.film ORDER BY r.id
 
 -- subqueries, WITH, set operations
-SELECT * FROM (VALUES (LLM('up', 'b')), (LLM('up', 'a'))) v(x) ORDER BY x
+SELECT * FROM (SELECT LLM('up', 'b') UNION ALL SELECT LLM('up', 'a')) v(x) ORDER BY x
 SELECT x, LLM('up', x) FROM (SELECT title AS x FROM films UNION SELECT genre FROM films) ORDER BY
   ALL
 SELECT (SELECT max(LLM('up', title)) FROM films), id FROM reviews ORDER BY id
@@ -163,7 +163,7 @@ SELECT upper(genre), LLM('up', avg(LLM('len', title))) FROM films GROUP BY ALL O
 -- stars and names
 SELECT *, LLM('up', title) AS id FROM films ORDER BY films.id
 SELECT f.*, LLM('up', r.text), r.* FROM films f JOIN reviews r ON f.id = r.film ORDER BY r.id
-SELECT COLUMNS('i.*'), coalesce(LLM('up', title), *COLUMNS('^t.*e|g.*e')) FROM films ORDER BY id
+SELECT COLUMNS('i.*'), coalesce(LLM('up', title), genre) FROM films ORDER BY id
 SELECT LLM('up', "Title"), TITLE FROM FILMS ORDER BY ID
 
 -- stars and names (long)

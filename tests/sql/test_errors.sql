@@ -70,11 +70,10 @@ WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT CAST(LLM('len', i) AS INTEGER)
   FROM n
 ! UnsupportedQueryError Run the recursion first
 SELECT list_transform(tags, lambda t: LLM('up', t)) FROM films  ! UnsupportedQueryError unnest
-SELECT LLM('up', id), COLUMNS('^(id|stars)$') + COLUMNS('^i') FROM films
-! QueryError Multiple different STAR/COLUMNS
+INSERT INTO films (title) VALUES (LLM('up', 'x'))  ! UnsupportedQueryError in VALUES
 TRUNCATE empty; DELETE FROM films RETURNING LLM('up', title)
 ! UnsupportedQueryError In statement 2 of 2: An LLM call is in RETURNING
-SELECT * FROM range(CAST(LLM('len', 'x') AS INTEGER))  ! UnsupportedQueryError FROM clause
+SELECT * FROM range(CAST(LLM('len', 'x') AS INTEGER))  ! UnsupportedQueryError in FROM
 SELECT main.LLM('up', title) FROM films  ! UnsupportedQueryError without a schema
 SELECT LLM('up', title) OVER () FROM films  ! UnsupportedQueryError Remove OVER
 SELECT LLM(DISTINCT 'up', title) FROM films  ! UnsupportedQueryError Remove DISTINCT
@@ -95,7 +94,7 @@ SELECT LLM('up', title ORDER BY id) FROM films  ! QueryError .
 SELECT * FROM films PIVOT (mi(LLM('up', title)), count(*) FOR id IN (1, 2))  ! QueryError .
 PIVOT films ON id USING mi(LLM('up', title))  ! QueryError .
 PIVOT films ON genre USING AI_AGG('all', title)  ! UnsupportedQueryError ON a IN \('x', 'y'\)
-PIVOT films ON genre IN ('horror') USING max(LLM('up', title))  ! UnsupportedQueryError in the FROM
+PIVOT films ON genre IN ('horror') USING max(LLM('up', title))  ! UnsupportedQueryError in FROM
 SELECT * REPLACE (LLM('up', title) AS nosuch) FROM films  ! QueryError .
 SELECT LLM('up', title) AS a, sum(a) FROM films  ! QueryError .
 SELECT (SELECT LLM('up', title), 1) FROM films  ! QueryError .

@@ -20,7 +20,6 @@ from relquery.prompt import Sampling
 from relquery.sql.binder.functions import FunctionCatalog
 from relquery.sql.binder.statement import Calling, Keeping, Plain, Statement, read_statement
 from relquery.sql.executor.context import ExecutionContext
-from relquery.sql.host.catalog import KeptDefinitions
 from relquery.sql.host.database import Database
 from relquery.sql.parser.parameters import Parameters, read_parameters
 from relquery.sql.parser.parse import parser
@@ -149,12 +148,7 @@ def _run_one(
         read.effect(kept)
         kept.define(new)
         return pa.table({})
-    try:
-        table = database.result(read.text.given, read.values)
-    except QueryError:
-        if read.effect is KeptDefinitions.commit:  # DuckDB has rolled back
-            kept.rollback()
-        raise
+    table = database.result(read.text.given, read.values)
     read.effect(kept)
     return table
 

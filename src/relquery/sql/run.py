@@ -34,7 +34,6 @@ from relquery.sql.host.catalog import Definition
 from relquery.sql.host.database import Database, Scratch
 from relquery.sql.names import quoted, quoted_text
 from relquery.sql.optimizer.push_limits import number_of
-from relquery.sql.parser import build
 from relquery.sql.parser.parse import parser
 from relquery.sql.parser.shell import Shell
 from relquery.sql.parser.tokens import tokenize
@@ -154,8 +153,6 @@ def _without_calls(bound: Bound, database: Database) -> str | None:
         return f"DESCRIBE {parser().sql(stubbed(source.query))}"
     if has_nothing_to_do(shell, database) or _has_no_rows(bound, database):
         return shell.around(parser().sql(stubbed(query)))
-    if not shell.has_data:
-        return f"{shell.around(with_nulls(bound))} WITH NO DATA"
     return None
 
 
@@ -296,14 +293,6 @@ def has_nothing_to_do(shell: Shell, database: Database) -> bool:
             "it, or use another name."
         )
     return True
-
-
-def with_nulls(bound: Bound) -> str:
-    """A query for one row of NULLs with the columns of a statement's query."""
-    nulls = [
-        build.cast(build.null(), parser().type(kind)).named(name) for name, kind in bound.columns
-    ]
-    return parser().sql(build.select(nulls))
 
 
 def _is_there(shell: Shell, database: Database) -> bool:

@@ -15,7 +15,7 @@ from relquery.backends.load import load_named
 from relquery.connection import Connection
 from relquery.errors import ConfigError, ModelError, QueryError
 from relquery.prompt import Sampling
-from relquery.sql.executor.models import Models
+from relquery.sql.executor.context import Models
 from tests.sql.conftest import opened, upper_or_length
 from tests.sql.fakes import FakeBackend, Fields
 

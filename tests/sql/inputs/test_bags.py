@@ -101,12 +101,12 @@ def test_bags_of_the_same_items_are_asked_about_once(con: Connection, backend: F
         assert answers[0] == answers[1]
 
 
-def test_passages_are_named_passage_unless_as_says_otherwise(
+def test_passages_are_named_passage_unless_they_have_a_name(
     con: Connection, backend: FakeBackend
 ) -> None:
     con.sql("CREATE OR REPLACE TABLE docs AS SELECT unnest(['red fish', 'blue fish']) AS t")
     con.sql("SELECT LLM('q', passages('docs', 'fish'), id) FROM films WHERE id = 1")
-    con.sql("SELECT LLM('q', passages('docs', 'fish') AS source, id) FROM films WHERE id = 1")
+    con.sql("SELECT LLM('q', source := passages('docs', 'fish'), id) FROM films WHERE id = 1")
     first, second = (sorted(sent(asked.prompt), key=str) for asked in backend.asked)
     assert first == [("id", 1), ("passage", "blue fish"), ("passage", "red fish")]
     assert second == [("id", 1), ("source", "blue fish"), ("source", "red fish")]

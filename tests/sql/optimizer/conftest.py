@@ -9,7 +9,7 @@ import pytest
 from relquery.connection import Connection
 from relquery.prompt import Sampling
 from relquery.sql.binder.bind import bind
-from relquery.sql.binder.definitions import Numbering, read
+from relquery.sql.binder.definitions import read
 from relquery.sql.binder.functions import FunctionCatalog
 from relquery.sql.binder.statement import Calling
 from relquery.sql.host.database import Database
@@ -32,7 +32,7 @@ def plain(con: Connection) -> Callable[[str], str]:
 
 
 def _bound(query: str, con: Connection) -> tuple[Query, Database, FunctionCatalog]:
-    (text,), shell, numbering = split(query, con.database), read_shell(query), Numbering()
-    calling = Calling(text, shell, read(shell, {}, numbering), {}, numbering.count)
+    (text,), shell = split(query, con.database), read_shell(query)
+    calling = Calling(text, shell, read(shell, {}), {})
     bound = bind(calling, con.database, Sampling())
     return bound.query, con.database, bound.functions

@@ -111,13 +111,6 @@ SELECT m(1)  ! QueryError .
 {macro}; CREATE OR REPLACE MACRO m(x := 2) AS x + 1
 SELECT m()  = [(3,)]
 
--- a transaction that is rolled back leaves no view
-BEGIN; {answers}; ROLLBACK
-? "answers" not in con.tables()
-BEGIN; {answers}; COMMIT
-BEGIN; DROP VIEW answers; ROLLBACK
-SELECT count(*) FROM answers  = [(6,)]
-
 -- tables read a view
 CREATE VIEW v AS SELECT id, id AS film, LLM('up', title) AS text FROM films
 CREATE TABLE t AS FROM v; INSERT INTO reviews SELECT * FROM v WHERE id = 6

@@ -50,7 +50,7 @@ def test_a_value_has_the_type_of_its_cast(con: Connection) -> None:
         f"{A} = d": "BOOLEAN",
     }
     columns = ", ".join(f"{item} AS c{at}" for at, item in enumerate(items))
-    for data in ("", " WITH NO DATA"):
+    for data in ("", " LIMIT 0"):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PartialResultWarning)
             con.sql(f"CREATE OR REPLACE TABLE o AS SELECT {columns} FROM t{data}")

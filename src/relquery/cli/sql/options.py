@@ -20,7 +20,7 @@ from relquery.cli.terminal import errors_console, shown_warnings
 from relquery.config import Order, PromptForm
 from relquery.connection import Connection, connect, models_of
 from relquery.errors import ConfigError
-from relquery.sql.executor.models import Models
+from relquery.sql.executor.context import Models
 
 DEMO = "demo"
 """The model that answers if none is named."""

@@ -38,7 +38,7 @@ from relquery.serve.sql_workers.portions import PortionedEngine
 from relquery.serve.sql_workers.tables import Desk, Tables
 from relquery.serve.sql_workers.work import Statement, Work
 from relquery.sql.exchange.arrow import Most
-from relquery.sql.executor.models import Models
+from relquery.sql.executor.context import Models
 from relquery.sql.retrieval.functions import install_count
 
 MOST_READ = Most(cells=5_000_000, bytes=256 << 20)

@@ -19,7 +19,6 @@ from relquery.sql.binder.call import (
     FIELD_NAME,
     MODULE,
     NAMED,
-    UNPACKED,
     WRITTEN,
     Call,
     Kind,
@@ -279,9 +278,6 @@ def no_bag(field: Expression) -> QueryError:
 
 def _field(node: Expression) -> Expression:
     """An argument. MODULE(field) and BAG(field) become the field, marked as what it is."""
-    if isinstance(node, tree.Operator) and node.kind == build.UNPACK:
-        (node,) = node.operands
-        node.meta[UNPACKED] = True
     name = node.name.lower() if isinstance(node, tree.Function) else ""
     if name == ours.PASSAGES:
         node.meta.setdefault(FIELD_NAME, _PASSAGE)

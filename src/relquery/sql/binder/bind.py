@@ -20,6 +20,7 @@ from relquery.sql import names as ours
 from relquery.sql.binder.arguments import OF_ALL, VALUE, LlmFunction, shown
 from relquery.sql.binder.call import (
     FIELD_NAME,
+    NUMBER,
     WRITTEN,
     asking_in,
     has_call,
@@ -58,7 +59,6 @@ from relquery.sql.parser.tree import (
     SetOperation,
     Star,
     TableFunction,
-    Values,
     Window,
 )
 
@@ -91,8 +91,6 @@ def bind(calling: Calling, database: Database, defaults: Sampling) -> Bound:
             f"An aggregate is in {shell.word}, which is about single rows. Compute it in a "
             "subquery: SET a = (SELECT AI_AGG(...) FROM t)."
         )
-    _values_as_queries(tree)
-    _unnest_as_queries(tree)
     tree = _ordered_outside(tree)
     return Bound(shell, tree, tuple(describe(tree, database)), functions, notes)
 
@@ -137,6 +135,9 @@ def _bind_calls(
         one.meta[VALUE] = values.get(name)
         one.meta.setdefault(FIELD_NAME, f"${one.name}" if name.isdigit() else one.name)
     _check_forms(tree)
+    in_order = sorted(asking_in(tree), key=lambda one: one.span or (0, 0))
+    for number, asking in enumerate(in_order):
+        asking.meta[NUMBER] = number
     signatures = Signatures(database, functions, defaults)
     signatures.bind(Node(node=tree))
     tree.parent = None
@@ -190,46 +191,6 @@ def _check_changed(shell: Shell, database: Database) -> None:
         database.columns(f"SELECT rowid FROM {shell.target}")
     except QueryError:
         raise QueryError(f"{shell.path[-1]} is a view. Only tables can be written to.") from None
-
-
-def _values_as_queries(tree: Query) -> None:
-    """`VALUES (LLM('...', 1)), (2)` as `SELECT LLM('...', 1) UNION ALL SELECT 2`, in place."""
-    for values in list(tree.find_all(Values)):
-        if not has_call(values):
-            continue
-        if any(one.args.get("class") == "DEFAULT" for one in values.walk()):
-            raise UnsupportedQueryError(
-                "DEFAULT stands beside an LLM call in VALUES. Leave the column out of the INSERT, "
-                "or write its value."
-            )
-        names = values.columns or [f"col{at}" for at in range(len(values.rows[0]))]
-        first, *others = [build.select([one.copy() for one in row]) for row in values.rows]
-        first.items = [one.named(name) for one, name in zip(first.items, names, strict=False)]
-        query: Query = first
-        if others:
-            query = SetOperation(setop_type="UNION", setop_all=True, children=[first, *others])
-            query.set("cte_map", Node())
-        over, whole = values.parent, build.select([build.star()], values.copy())
-        if over is not None and over.parent is not None and over.key == whole.key:
-            over.replace(query)
-        else:
-            values.replace(build.derived(query, values.alias))
-
-
-def _unnest_as_queries(tree: Query) -> None:
-    """`FROM t, unnest([LLM('...', a)]) u` as `FROM t, (SELECT unnest([LLM('...', a)]) AS u) AS u`,
-    in place."""
-    for item in list(tree.find_all(TableFunction)):
-        call = item.function
-        is_unnest = call.name.lower() == "unnest" and len(call.arguments) == 1
-        if not (has_call(call) and is_unnest and item.sample is None):
-            continue
-        items: list[Expression] = [call.copy().named(item.name)]
-        if "with_ordinality" in item.args:
-            size = build.function("len", call.arguments[0].value.copy())
-            numbers = build.function("generate_series", build.number(1), size)
-            items.append(build.function("unnest", numbers).named("ordinality"))
-        item.replace(build.derived(build.select(items), item.name, item.columns))
 
 
 def _ordered_outside(tree: Query) -> Query:

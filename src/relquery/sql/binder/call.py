@@ -189,8 +189,6 @@ NUMBER = "number"
 OF_BRANCH = "of a branch"
 """Whether a comparison was moved into a branch of a set operation, where it may be about the values
 of the other branch."""
-UNPACKED = "unpacked"
-"""Whether a star is `*COLUMNS(...)`: its columns are fields of one call, not of a call each."""
 RANKS = "ranks"
 """Whether an expression is AI_RANK of a row."""
 
@@ -307,8 +305,7 @@ def _bare(text: str) -> str:
 
 def makes_items(star: tree.Star) -> bool:
     """Whether a star in an expression makes an item of the select list for each of its columns."""
-    is_argument = isinstance(star.parent, tree.Argument) and not star.is_columns
-    return not is_argument and UNPACKED not in star.meta
+    return star.is_columns or not isinstance(star.parent, tree.Argument)
 
 
 def field_name(node: Node) -> str:

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 
 from relquery.errors import QueryError, UnsupportedQueryError
 from relquery.sql.binder.call import (
-    NUMBER,
     WRITTEN,
     asking_in,
     is_asking,
@@ -39,30 +38,14 @@ _SCHEMA = "main"  # of views and tables that are named without one
 _MOST = 1000  # macros written out in one statement; macros cannot call themselves
 
 
-@dataclass(slots=True)
-class Numbering:
-    """Numbers the functions of ours in a statement, and notes how each is written."""
-
-    count: int = 0
-
-    def mark(self, query: Node, sql: str) -> None:
-        """Note numbers and texts on the functions of a tree that was parsed from a text."""
-        data = sql.encode()
-        for node in sorted(asking_in(query), key=lambda one: (one.span or (0, 0))[0]):
-            start, end = node.span or (0, 0)
-            text = data[start:end].decode(errors="replace")
-            self.number(node, node.name.lower() + text[text.find("(") :])
-
-    def number(self, node: Function, written: str) -> None:
-        """Give a function the next number."""
-        node.meta[NUMBER], node.meta[WRITTEN] = self.count, written
-        self.count += 1
-
-
-def parsed(sql: str, numbering: Numbering | None = None) -> Query:
-    """The tree of a query with its functions numbered. Raises SqlSyntaxError."""
-    query = parser().query(sql)
-    (numbering or Numbering()).mark(query, sql)
+def parsed(sql: str) -> Query:
+    """The tree of a query, with a note on how each function of ours is written. Raises
+    SqlSyntaxError."""
+    query, data = parser().query(sql), sql.encode()
+    for node in asking_in(query):
+        start, end = node.span or (0, 0)
+        text = data[start:end].decode(errors="replace")
+        node.meta[WRITTEN] = node.name.lower() + text[text.find("(") :]
     return query
 
 
@@ -71,12 +54,11 @@ def asks(query: Node, definitions: Definitions) -> bool:
     return any(is_asking(node) or definition_of(node, definitions) for node in query.walk())
 
 
-def read(shell: Shell, definitions: Definitions, numbering: Numbering | None = None) -> Query:
+def read(shell: Shell, definitions: Definitions) -> Query:
     """The tree of a statement's query, with views and macros as they are written."""
-    numbering = numbering or Numbering()
-    query = parsed(shell.query, numbering)
+    query = parsed(shell.query)
     if shell.entries:
-        outer = parsed(f"{shell.entries} SELECT 1", numbering)
+        outer = parsed(f"{shell.entries} SELECT 1")
         names = {one.name.lower() for one in outer.entries}
         if any(one.name.lower() in names for one in query.entries):
             query = build.select([build.star()], build.derived(query))
@@ -91,7 +73,7 @@ def _name_items(query: Query, definitions: Definitions) -> None:
     unnamed: list[Expression] = []
     for select in query.find_all(Select):
         for item in select.items:
-            stars = any(one is item or _is_pattern(one) for one in item.find_all(tree.Star))
+            stars = any(one is item or one.is_columns for one in item.find_all(tree.Star))
             if item.alias or isinstance(item, Column) or stars:
                 continue
             calls = item.find_all(Function)
@@ -99,11 +81,6 @@ def _name_items(query: Query, definitions: Definitions) -> None:
                 unnamed.append(item)
     for item, name in zip(unnamed, readable_all(unnamed), strict=True):
         item.alias = name
-
-
-def _is_pattern(star: tree.Star) -> bool:
-    is_unpacked = isinstance(star.parent, tree.Operator) and star.parent.kind == build.UNPACK
-    return star.is_columns and not is_unpacked
 
 
 def definition_of(node: Node, definitions: Definitions) -> Definition | None:
@@ -126,7 +103,6 @@ class Expansion:
     """
 
     definitions: Definitions
-    numbering: Numbering
     used: dict[Key, tuple[Definition, Query]] = field(default_factory=dict)
     within: list[Definition] = field(default_factory=list)
 
@@ -151,8 +127,7 @@ class Expansion:
                 node.replace(item.named(node.alias))
 
     def _applied(self, macro: Definition, call: Function) -> Query:
-        """The body of a macro for the arguments of a call, its functions with numbers of their
-        own."""
+        """The body of a macro for the arguments of a call."""
         values, problem = _arguments(call, [name.lower() for name in macro.names])
         if problem:
             raise QueryError(f"The macro {macro.name}({', '.join(macro.names)}) {problem}.")
@@ -160,7 +135,7 @@ class Expansion:
         for inner in reversed(list(asking_in(put))):
             if "own" in inner.meta:
                 listing = ", ".join(readable_all(inner.values))
-                self.numbering.number(inner, f"{inner.name.lower()}({listing})")
+                inner.meta[WRITTEN] = f"{inner.name.lower()}({listing})"
         assert isinstance(put, Query)
         return put
 
@@ -171,10 +146,9 @@ class Expansion:
             raise QueryError(f"{definition.name} reads itself: {path}. Break the circle.")
         if definition.key not in self.used:
             if definition.kind == "VIEW":
-                shell = Shell("QUERY", definition.body)
-                query = read(shell, self.definitions, self.numbering)
+                query = read(Shell("QUERY", definition.body), self.definitions)
             else:
-                query = parsed(f"SELECT {definition.body}", self.numbering)
+                query = parsed(f"SELECT {definition.body}")
             for call in asking_in(query):
                 call.meta["own"] = True
             self.within.append(definition)

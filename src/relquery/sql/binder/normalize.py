@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from relquery.errors import QueryError, UnsupportedQueryError
 from relquery.sql.binder.call import (
@@ -25,7 +24,7 @@ from relquery.sql.binder.functions import (
     is_lambda,
     is_variable,
 )
-from relquery.sql.binder.sources import Kinds, Sources, leaves, outer_columns
+from relquery.sql.binder.sources import Kinds, Sources, outer_columns
 from relquery.sql.parser import build, tree
 from relquery.sql.parser.tree import Column, Expression, Function, Node, Query, Select, Star
 
@@ -41,13 +40,9 @@ def normalize(select: Select, sources: Sources, functions: FunctionCatalog) -> S
     select = select.copy()
     stars = _Stars(select, sources)
     select.items = [part for item in select.items for part in stars.items(item)]
-    if select.where is not None:
-        parts = build.conjuncts(select.where)
-        select.where = build.all_of(one for part in parts for one in stars.by_column(part))
+    _check_stars(select)
     if select.distinct is not None:
-        select.distinct.on = [one for key in select.distinct.on for one in stars.keys(key)]
-    if select.order is not None:
-        select.order.set("orders", list(stars.ordered(select.order)))
+        select.distinct.on = list(map(unnamed, select.distinct.on))
     restore_columns(select, sources)
     replace_aliases(select, sources, functions)
     select.keys = [item_at(key, select) for key in select.keys] or None  # type: ignore[assignment]
@@ -73,7 +68,6 @@ class _Stars:
     """Writes out what stands for several items of a SELECT.
 
     *                              =>  a, b
-    LLM('...', COLUMNS('a|b'))     =>  LLM('...', a) AS a, LLM('...', b) AS b
     unnest({'x': LLM(...)})        =>  {'x': LLM(...)}.x AS x
     """
 
@@ -84,102 +78,45 @@ class _Stars:
         """The items that one stands for."""
         if isinstance(item, Star) and not (item.is_columns and has_call(item)):
             yield from self.sources.expanded(item)
-        elif isinstance(star := _star_of(item), Star):
-            yield from self.sources.expanded(star, item)
         elif isinstance(item, Function) and item.name.lower() in ("unnest", "unlist"):
-            yield from self._unnested(item) or self.by_column(item)
+            yield from self._unnested(item) or [item]
         else:
-            yield from self.by_column(item)
-
-    def keys(self, key: Expression) -> Iterator[Expression]:
-        """The keys that one of ORDER BY or DISTINCT ON stands for."""
-        if isinstance(key, Star) and key.pattern is not None:
-            yield from self.sources.expanded(key)
-        elif isinstance(key, Star):
-            yield key  # ORDER BY ALL
-        else:
-            yield from (unnamed(one) for one in self.by_column(key))
-
-    def ordered(self, order: tree.Order) -> Iterator[tree.Ordered]:
-        """The keys of ORDER BY, each in the direction of the one that it is from."""
-        for key in order.keys:
-            for value in self.keys(key.value):
-                one = key.copy()
-                one.value = value.copy()
-                yield one
-
-    def by_column(self, node: Expression) -> Iterator[Expression]:
-        """An expression for each column that COLUMNS stands for in it; *COLUMNS stands for all."""
-        for part in list(node.find_all(tree.Operator)):
-            if part.kind == build.UNPACK and part.ancestor(Query) is node.ancestor(Query):
-                self._unpack(part)
-        stars = [
-            star
-            for star in node.find_all(Star)
-            if star.ancestor(Query) is node.ancestor(Query) and makes_items(star)
-        ]
-        if not stars:
-            yield node
-            return
-        first, written = stars[0], readable(stars[0])
-        if any(star.key != first.key or star is node for star in stars) or has_call(first):
-            raise UnsupportedQueryError(
-                f"{readable(node)} expands to several columns, which a query with LLM calls does "
-                "not support. Name the columns instead."
-            )
-        for column in self.sources.expanded(first):
-
-            def put(part: Node, column: Expression = column) -> Node | None:
-                return column.copy() if isinstance(part, Star) and part.key == first.key else None
-
-            made = node.rebuilt(put)
-            assert isinstance(made, Expression)
-            for call in calls_in(made):
-                call.meta["text"] = call.written.replace(written, readable(column))
-            yield made if node.alias else made.named(name_of(column))
-
-    def _unpack(self, part: tree.Operator) -> None:
-        """Put all columns of `*COLUMNS(...)` in its place, in place."""
-        (star,), over = part.operands, part.parent
-        columns = self.sources.expanded(star) if isinstance(star, Star) else []
-        if isinstance(over, tree.Argument):
-            over.replace(*(tree.Argument(expression=one) for one in columns))
-        else:
-            part.replace(*columns)
+            yield item
 
     def _unnested(self, item: Function) -> list[Expression]:
         """The fields of what `unnest` makes columns of; none if it makes rows."""
-        (value, *_), named = item.values, {one.name.lower(): one.value for one in item.arguments}
+        value, *others = item.values
         database = self.sources.database
         kind = Kinds(database, self.sources.context, self.select).of(value) or ""
         if not (kind.startswith("STRUCT(") and kind.endswith(")")):
             return []
-        deep = named.get("recursive")
-        is_deep = isinstance(deep, tree.Constant) and deep.text == "true"
-        return list(_fields(value, database.type(kind), is_deep))
-
-
-def _fields(value: Expression, kind: Any, deep: bool) -> Iterator[Expression]:
-    """The fields of a struct; deep: also of the structs in it."""
-    for name, part in kind.children:
-        field = build.operation("STRUCT_EXTRACT", unnamed(value), build.text(name))
-        if deep and part.id == "struct":
-            yield from _fields(field, part, deep)
-        else:
-            yield field.named(name)
-
-
-def _star_of(item: Expression) -> Expression | None:
-    """The star of `* LIKE 'k%'` and `* NOT SIMILAR TO 'k|n'`."""
-    if isinstance(item, tree.Operator) and item.kind == "OPERATOR_NOT":
-        return _star_of(item.operands[0])
-    if not isinstance(item, Function) or item.name not in _OF_NAMES or not item.arguments:
-        return None
-    star = item.values[0]
-    return None if isinstance(star, Star) and star.is_columns else star
+        if others:
+            raise UnsupportedQueryError(
+                f"{readable(item)} has options, which a query with LLM calls does not support. "
+                "Write unnest(value), and unnest of its columns around it."
+            )
+        return [
+            build.operation("STRUCT_EXTRACT", unnamed(value), build.text(name)).named(name)
+            for name, _ in database.type(kind).children
+        ]
 
 
 _OF_NAMES = ("~~", "!~~", "~~*", "!~~*", "~~~", "regexp_full_match", "regexp_matches")
+"""Functions that choose columns by their names: * LIKE 'k%', * SIMILAR TO 'k|n'."""
+
+
+def _check_stars(select: Select) -> None:
+    """Raises UnsupportedQueryError for a star that stands for several expressions."""
+    for star in select.find_all(Star):
+        is_key = isinstance(star.parent, tree.Ordered) and star.pattern is None  # ORDER BY ALL
+        function = None if star.parent is None else star.parent.parent
+        is_chosen = isinstance(function, Function) and function.name in _OF_NAMES
+        is_several = is_chosen or (makes_items(star) and not is_key)
+        if is_several and star.ancestor(Query) is select:
+            raise UnsupportedQueryError(
+                f"{readable(star)} expands to several columns, which a query with LLM calls does "
+                "not support. Name the columns instead."
+            )
 
 
 def replace_aliases(select: Select, sources: Sources, functions: FunctionCatalog) -> None:
@@ -258,12 +195,9 @@ class _Aliases:
 
     def _replace_in(self, node: Node) -> None:
         for column in list(node.find_all(Column)):
-            name, is_single = column.names[0].lower(), len(column.names) == 1
-            if name == "alias" and len(column.names) == 2 and not self._has_alias():
-                name = column.name.lower()  # `alias.x` is x of the select list
-            elif not is_single or self.sources.has(name):
-                continue
-            if name not in self._named or is_variable(column):
+            name = column.names[0].lower()
+            is_known = len(column.names) > 1 or self.sources.has(name)
+            if is_known or name not in self._named or is_variable(column):
                 continue
             query = _query_around(column, self.select)
             if query is None:
@@ -271,11 +205,11 @@ class _Aliases:
             else:
                 outer = outer_columns(query, self.sources.database, self.sources.context)
                 if any(column is one for one in outer or ()):
-                    self._put(column, self._for_subquery(column, query))
-
-    def _has_alias(self) -> bool:
-        """Whether a column or table of the FROM clause is called so."""
-        return self.sources.has("alias") or "alias" in map(str.lower, self.sources.columns)
+                    raise UnsupportedQueryError(
+                        f"The subquery reads '{column.name}', an alias of the select list. Write "
+                        "the expression instead, or define the alias in a subquery of the FROM "
+                        "clause."
+                    )
 
     def _put(self, column: Column, named: Expression | None) -> None:
         """Put a copy of what a name means in its place, if it means anything."""
@@ -287,31 +221,6 @@ class _Aliases:
             put = as_key(put)
         put.meta[FIELD_NAME] = column.meta.get(FIELD_NAME, column.name)
         column.replace(put.named(column.alias))
-
-    def _for_subquery(self, column: Column, query: Query) -> Expression:
-        """The expression behind an alias, with columns qualified so they work in the subquery."""
-        named = self._named[column.name.lower()]
-        inside = {
-            leaf.name.lower() for select in query.find_all(Select) for leaf in leaves(select.source)
-        }
-        ambiguous = UnsupportedQueryError(
-            f"The subquery reads '{column.name}', an alias of the select list. Write the "
-            "expression instead, or define the alias in a subquery of the FROM clause."
-        )
-        if has_call(named) or self.functions.has_query(named):
-            raise ambiguous
-
-        def qualified(part: Node) -> Expression | None:
-            if not isinstance(part, Column) or is_variable(part):
-                return None
-            found = self.sources.resolve(part)
-            if found is None or found[0].lower() in inside:
-                raise ambiguous
-            return build.column(found[1], found[0])
-
-        changed = named.rebuilt(qualified)
-        assert isinstance(changed, Expression)
-        return changed
 
 
 def _query_around(node: Node, top: Node) -> Query | None:
@@ -433,15 +342,15 @@ def check_places(select: Select) -> None:
     """Raises UnsupportedQueryError for a call that would have to be answered before rows exist."""
     limit = select.limit
     before_rows: list[tuple[str, Node | None]] = [
-        ("FROM", select.source),
+        ("VALUES" if isinstance(select.source, tree.Values) else "FROM", select.source),
         ("LIMIT", None if limit is None else limit.limit),
         ("OFFSET", None if limit is None else limit.offset),
     ]
     for clause, node in before_rows:
         if has_call(node):
             raise UnsupportedQueryError(
-                f"An LLM call is in the {clause} clause, where it would have to be answered before "
-                "there are rows. Call it in SELECT or WHERE."
+                f"An LLM call is in {clause}, where it would have to be answered before there are "
+                "rows. Call it in SELECT or WHERE, also of a subquery: FROM (SELECT LLM(...))."
             )
     for call in calls_in(select):
         if any(map(is_lambda, call.ancestors())):

@@ -37,7 +37,7 @@ FORMS = {
     "cortex.count_tokens": "AI_COUNT_TOKENS({last})",
     # and elsewhere
     "ai_embed": "AI_EMBED({last})",
-    "ai_similarity": "AI_SIMILARITY({text 0 input1}, {text 1 input2})",
+    "ai_similarity": "AI_SIMILARITY({pair})",
     # Databricks
     "ai_query": "AI_COMPLETE({complete 1 request})",
     "ai_gen": "AI_COMPLETE({asked 0 prompt})",
@@ -55,7 +55,7 @@ FORMS = {
     "ai.classify": "AI_CLASSIFY({fields 0 input content}, {labels 1 categories labels})",
     "ai.agg": "AI_AGG({fields 0}, {text 1})",
     "ai.embed": "AI_EMBED({fields 0 content})",
-    "ai.similarity": "AI_SIMILARITY({text 0 content1}, {text 1 content2})",
+    "ai.similarity": "AI_SIMILARITY({pair})",
     "ai.count_tokens": "AI_COUNT_TOKENS({fields 0})",
     "ai.search": "{searched}",
     "ai.generate_table": "(SELECT *, {generated} FROM {rows 1})",
@@ -388,7 +388,10 @@ def _structs(call: _OtherCall, place: int, text: str) -> str:
 PARTS: dict[str, Callable[[_OtherCall, int, str], str]] = {
     "text": lambda call, place, text: text,
     "all": lambda call, place, text: ", ".join(call.texts),
-    "last": lambda call, place, text: call.texts[-1] if call.texts else text,
+    "last": lambda call, place, text: "".join(call.texts[-1:]),
+    "pair": lambda call, place, text: ", ".join(
+        filter(None, (call.get(0, "content1", "input1"), call.get(1, "content2", "input2")))
+    ),
     "asked": lambda call, place, text: _prompt(text),
     "fields": lambda call, place, text: _fields(text),
     "rows": lambda call, place, text: _rows(call.get(place) or "t"),

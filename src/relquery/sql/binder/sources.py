@@ -295,13 +295,12 @@ class Sources:
         if source.kind not in ("SEMI", "ANTI"):
             yield from (pair for pair in right if pair[0].lower() not in merged)
 
-    def expanded(self, star: Star, chosen: Expression | None = None) -> list[Expression]:
+    def expanded(self, star: Star) -> list[Expression]:
         """The columns of a star: references that name exactly one source each, if possible.
 
-        chosen: what takes some of them, such as `* LIKE 'k%'`.
         Raises UnsupportedQueryError if names alone do not identify the columns.
         """
-        plain = (chosen or star).copy()
+        plain = star.copy()
         plain.set("replace_list", None)  # the same names, and no calls
         plain.set("rename_list", None)
         alias, plain.alias = plain.alias, ""

@@ -9,7 +9,7 @@ from typing import Any
 from relquery.errors import QueryError, UnsupportedQueryError
 from relquery.sql import names as ours
 from relquery.sql.binder.call import asking_in
-from relquery.sql.binder.definitions import Definitions, Expansion, Numbering, asks, parsed, read
+from relquery.sql.binder.definitions import Definitions, Expansion, asks, parsed, read
 from relquery.sql.host.catalog import Definition, KeptDefinitions
 from relquery.sql.parser.parameters import Parameters
 from relquery.sql.parser.parse import NoTreeError
@@ -40,22 +40,20 @@ class Calling:
     """A statement with calls.
 
     tree: its query as written, with functions, parameters, views and macros. definitions: what it
-    may read. count: how many functions it has. values: of its parameters, by name; objects: why
-    DuckDB cannot take some.
+    may read. values: of its parameters, by name; objects: why DuckDB cannot take some.
     """
 
     text: Text
     shell: Shell
     tree: Query
     definitions: Definitions
-    count: int
     values: Mapping[str, Any] = field(default_factory=dict)
     objects: Mapping[str, str] = field(default_factory=dict)
     effect: Effect = no_effect
 
     def written_out(self) -> tuple[Query, list[Definition]]:
         """A copy of its query with its views and macros written out, and which these are."""
-        tree, expansion = self.tree.copy(), Expansion(self.definitions, Numbering(self.count))
+        tree, expansion = self.tree.copy(), Expansion(self.definitions)
         expansion.write_out(tree)
         return tree, [definition for definition, _ in expansion.used.values()]
 
@@ -91,9 +89,6 @@ def read_statement(text: Text, kept: KeptDefinitions, parameters: Parameters) ->
     if text.kind == "PREPARE" and kept.searches(text.query):
         # DuckDB might compute the values when it prepares it, and keep them though tables change.
         raise UnsupportedQueryError(f"PREPARE with a search is not supported. {_PARAMETERS}")
-    if text.kind == "TRANSACTION":
-        first = tokenize(text.query)[0].word
-        return Plain(text, effect=_TRANSACTIONS.get(first, no_effect))
     if not _named(text.query, kept):
         return Plain(text, parameters.plain(text))
     head = read_head(text.query)
@@ -108,7 +103,7 @@ def read_statement(text: Text, kept: KeptDefinitions, parameters: Parameters) ->
 
 def _read_query(text: Text, kept: KeptDefinitions, parameters: Parameters) -> Statement:
     """A statement that is neither about definitions nor about prepared statements."""
-    shell, numbering = read_shell(text.query), Numbering()
+    shell = read_shell(text.query)
     _check_written(shell, kept)
     if shell.fills and _named(shell.tail, kept) & ours.FUNCTIONS:
         raise UnsupportedQueryError(
@@ -123,7 +118,7 @@ def _read_query(text: Text, kept: KeptDefinitions, parameters: Parameters) -> St
             )
         return Plain(text, parameters.plain(text))
     try:
-        tree = read(shell, kept.definitions, numbering)
+        tree = read(shell, kept.definitions)
     except NoTreeError:
         if not _named(text.query, kept) & ours.FUNCTIONS:
             return Plain(text, parameters.plain(text))
@@ -134,7 +129,7 @@ def _read_query(text: Text, kept: KeptDefinitions, parameters: Parameters) -> St
     if not asks(tree, kept.definitions):
         return Plain(text, parameters.plain(text))
     values, objects = parameters.of(text), parameters.objects_of(text)
-    return Calling(text, shell, tree, kept.definitions, numbering.count, values, objects)
+    return Calling(text, shell, tree, kept.definitions, values, objects)
 
 
 def _check_written(shell: Shell, kept: KeptDefinitions) -> None:
@@ -164,7 +159,7 @@ def _read_create(text: Text, head: Head, kept: KeptDefinitions) -> Statement:
     query = before[: len(before) - len(select)] + select + definition.body
     parsed(query)
     definitions = {**kept.definitions, definition.key: definition}
-    expansion = Expansion(definitions, Numbering())
+    expansion = Expansion(definitions)
     body = expansion.body(definition)
     if not any(next(asking_in(tree), None) for _, tree in expansion.used.values()):
         return plain
@@ -176,9 +171,8 @@ def _read_create(text: Text, head: Head, kept: KeptDefinitions) -> Statement:
     view = None
     if definition.kind == "VIEW":
         del definitions[definition.key]
-        shell, numbering = Shell("QUERY", definition.body), Numbering()
-        tree = read(shell, definitions, numbering)
-        view = Calling(text, shell, tree, definitions, numbering.count)
+        shell = Shell("QUERY", definition.body)
+        view = Calling(text, shell, read(shell, definitions), definitions)
     defined = Defined(head, definition, body, view)
     return Keeping(text, lambda kept: kept.define(definition), defined)
 
@@ -213,18 +207,10 @@ def _asks(query: str, kept: KeptDefinitions) -> bool:
     return bool(_named(query, kept)) and asks(parsed(query), kept.definitions)
 
 
-_TRANSACTIONS: dict[str, Effect] = {
-    "BEGIN": KeptDefinitions.begin,
-    "START": KeptDefinitions.begin,
-    "COMMIT": KeptDefinitions.commit,
-    "END": KeptDefinitions.commit,
-    "ROLLBACK": KeptDefinitions.rollback,
-    "ABORT": KeptDefinitions.rollback,
-}
-
 _PARAMETERS = "Give its values beside it: con.sql(query, [7, 'a']) for $1 and $2."
 _TO_TABLE = "Write the answers to a table first: CREATE TABLE answers AS SELECT ..., LLM(...)."
 _REMEDIES = {
+    "CREATE TABLE WITH NO DATA": "Write LIMIT 0 in its place, which asks nothing.",
     "PREPARE": _PARAMETERS,
     "CREATE VIEW": "It asks nothing by itself. Explain a query that reads the view.",
     "CREATE MACRO": "It asks nothing by itself. Explain a query that uses the macro.",

@@ -287,7 +287,6 @@ class KeptDefinitions:
     """What compares texts in the functions of retrieval, for people."""
     compared: set[str] = field(default_factory=set)
     """Those of these functions that the present query has called."""
-    _before: dict[Key, Definition] | None = None
 
     def copy(self) -> KeptDefinitions:
         """A copy to try changes on."""
@@ -300,16 +299,3 @@ class KeptDefinitions:
     def forget(self, key: Key) -> None:
         """Keep a definition no longer."""
         self.definitions.pop(key, None)
-
-    def begin(self) -> None:
-        """A transaction begins; `rollback` goes back to this point."""
-        self._before = dict(self.definitions)
-
-    def commit(self) -> None:
-        """The transaction ends, and its changes stay."""
-        self._before = None
-
-    def rollback(self) -> None:
-        """The transaction ends, and its changes are undone."""
-        if self._before is not None:
-            self.definitions, self._before = self._before, None

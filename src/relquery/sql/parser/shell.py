@@ -59,7 +59,6 @@ class Shell:
     replaces: bool = False
     temporary: bool = False
     if_not_exists: bool = False
-    has_data: bool = True
     file: str | None = None
     word: str = field(default="", compare=False)
 
@@ -139,14 +138,13 @@ def _create(text: Cursor) -> Shell:
     start, end = text.find("AS") + 1, len(text.tokens)
     if start > end:
         return Shell("OTHER", text.sql, word="CREATE TABLE")
-    without_data = words(text.tokens, end - 3, 3) == ["WITH", "NO", "DATA"]
-    if without_data or words(text.tokens, end - 2, 2) == ["WITH", "DATA"]:
-        end -= 2 + without_data
+    if words(text.tokens, end - 3, 3) == ["WITH", "NO", "DATA"]:
+        return Shell("OTHER", text.sql, word="CREATE TABLE WITH NO DATA")
+    end -= 2 * (words(text.tokens, end - 2, 2) == ["WITH", "DATA"])
     shell = _cut("CREATE TABLE", text, start, end)
     return replace(
-        shell, tail="" if without_data else shell.tail, target=target, columns=columns, path=path,
-        replaces=replaces, temporary=temporary, if_not_exists=if_not_exists,
-        has_data=not without_data,
+        shell, target=target, columns=columns, path=path, replaces=replaces, temporary=temporary,
+        if_not_exists=if_not_exists,
     )  # fmt: skip
 
 
