@@ -1,8 +1,8 @@
 """Runs a query of one or more statements in order, or explains one. What runs those with calls
 (see run) is imported where there is one: plain SQL starts sooner without it.
 
-All statements are checked before the first one runs, as far as that is possible. One that reads
-nothing that those before it write is checked as if it came first.
+All statements are checked before the first one runs, as far as that is possible: their calls, and
+all else of those before which none writes.
 """
 
 from __future__ import annotations
@@ -17,16 +17,12 @@ import pyarrow as pa
 
 from relquery.errors import LateQueryError, QueryError, RelqueryError, UnknownColumnError
 from relquery.prompt import Sampling
-from relquery.sql.binder.functions import FunctionCatalog
-from relquery.sql.binder.statement import Calling, Keeping, Plain, Statement, read_statement
+from relquery.sql.binder.statement import Calling, Keeping, Plain, read_statement
 from relquery.sql.executor.context import ExecutionContext
 from relquery.sql.host.database import Database
 from relquery.sql.parser.parameters import Parameters, read_parameters
-from relquery.sql.parser.parse import parser
 from relquery.sql.parser.shell import read_shell
 from relquery.sql.parser.statements import Text, split
-from relquery.sql.parser.tokens import tokenize
-from relquery.sql.parser.tree import Function, Node, Query, Select, Show, Table
 from relquery.sql.result import CostAccumulator, Result, finished
 from relquery.sql.retrieval.columns import unquoted_table
 
@@ -223,9 +219,7 @@ def _one_at_a_time(count: int) -> QueryError:
 
 # Checks before the first statement runs
 
-_QUERIES = {"SELECT", "EXPLAIN", "TRANSACTION", "PREPARE"}
-# Statements that write only to what they name.
-_WRITES = {"INSERT", "UPDATE", "DELETE", "CREATE", "DROP", "ALTER", "COPY", "MERGE_INTO"}
+_READS = {"SELECT", "EXPLAIN", "TRANSACTION", "PREPARE"}
 _BINDABLE = {"SELECT", "INSERT", "UPDATE", "DELETE"}
 
 
@@ -241,10 +235,9 @@ def _validate_script(
     from relquery.sql.binder.call import calls_in
     from relquery.sql.run import check_defined_calls, check_option, open_models, rehearse
 
-    kept = database.kept.copy()
-    written: set[str] | None = set()
-    has_asked = False
+    kept, has_asked, has_written = database.kept.copy(), False, False
     for text in texts:
+        runs = text.option is None or text.analyzes
         with place(text):
             read = read_statement(text, kept, parameters)
             if isinstance(read, Calling):
@@ -252,63 +245,15 @@ def _validate_script(
                 tree, _ = read.written_out()
                 check_calls(tree, read.values, read.objects, database, defaults)
                 named = [(one.written, one.task) for one in calls_in(tree) if one.task.model]
-                asks = text.option is None or text.analyzes
-                open_models(named, context, asks=asks)
+                open_models(named, context, asks=runs)
             elif isinstance(read, Keeping) and read.defined is not None:
                 check_defined_calls(read.defined, database, defaults)
-            if has_asked and written is not None and _is_apart(read, written, database):
+            # What is searched is read when its statement runs.
+            if has_asked and not (has_written or kept.searches(text.query)):
                 if isinstance(read, Calling):
                     rehearse(read, database, defaults)
-                elif isinstance(read, Plain):
+                elif isinstance(read, Plain) and text.kind in _BINDABLE:
                     database.bind(read.text.given, read.values)
         read.effect(kept)
-        has_asked |= isinstance(read, Calling) and (text.option is None or text.analyzes)
-        names = _written(read)
-        written = None if names is None or written is None else written | names
-
-
-def _is_apart(read: Statement, written: set[str], database: Database) -> bool:
-    """Whether a statement reads only tables that no statement before it names."""
-    if isinstance(read, Plain) and read.text.kind not in _BINDABLE:
-        return False
-    tree: Node | None = None
-    shell = read.shell if isinstance(read, Calling) else read_shell(read.text.query)
-    if shell.path and shell.path[-1].lower() in written:
-        return False
-    if isinstance(read, Calling):
-        tree, used = read.written_out()
-        if any(one.kind == "VIEW" and not one.columns for one in used):
-            return False  # the view is not created yet
-    elif shell.kind != "OTHER":
-        with suppress(QueryError):
-            tree = parser().query(shell.query)
-    is_about = isinstance(tree, Select) and isinstance(tree.source, Show)
-    # What is searched may be what is written.
-    if tree is None or is_about or database.kept.searches(read.text.query):
-        return False
-    read_tables = {table.table.lower() for table in tree.find_all(Table)}
-    called = {one.name.lower() for one in tree.find_all(Function)}
-    if read_tables & written or called & FunctionCatalog.of(database).macros:
-        return False
-    tables = database.fetch(
-        "SELECT lower(table_name) FROM duckdb_tables() "
-        "UNION ALL SELECT lower(view_name) FROM duckdb_views()"
-    )
-    entries = {entry.name.lower() for query in tree.find_all(Query) for entry in query.entries}
-    return read_tables <= {*tables.column(0).to_pylist(), *entries}
-
-
-def _written(read: Statement) -> set[str] | None:
-    """Names among which are all that a statement writes to; None if it may change anything."""
-    kind = read.text.kind
-    analyzes = read.text.analyzes  # DuckDB calls its kind EXPLAIN, though it writes
-    if isinstance(read, Keeping) or (not analyzes and (read.text.option or kind in _QUERIES)):
-        return set()
-    shell = read_shell(read.text.query)
-    if shell.kind == "QUERY":
-        return set()
-    if shell.fills or shell.kind == "CREATE TABLE":
-        return {shell.path[-1].lower()}
-    if kind not in _WRITES and not analyzes:
-        return None
-    return {token.name.lower() for token in tokenize(read.text.query)}
+        has_asked |= isinstance(read, Calling) and runs
+        has_written |= text.kind not in _READS or text.analyzes

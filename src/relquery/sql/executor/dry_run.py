@@ -20,7 +20,7 @@ from relquery.sql import names as ours
 from relquery.sql.binder.call import Task
 from relquery.sql.executor.rows import Rows
 from relquery.sql.executor.stages import StageWalker
-from relquery.sql.host.database import Database, Scratch
+from relquery.sql.host.database import Constraint, Database, Scratch
 from relquery.sql.host.errors import is_aborted
 from relquery.sql.names import quoted
 from relquery.sql.parser.parse import parser
@@ -140,48 +140,27 @@ def _check_insert(shell: Shell, query: str, database: Database) -> None:
     source = f"SELECT {items} FROM ({query}) AS {ours.ROWS}({listing})"
     database.execute(f"EXPLAIN ANALYZE {source}")
     replaces = "CONFLICT" in shell.tail.upper() or " OR " in f" {shell.head.upper()} "
-    for kind, of, text, condition in _constraints(database, shell.path):
-        if not known.issuperset(map(str.lower, of)):
+    for one in database.constraints(shell.path):
+        if not known.issuperset(map(str.lower, one.columns)):
             continue
-        for breach in _breaches(kind, of, condition, source, "" if replaces else shell.target):
+        for breach in _breaches(one, source, "" if replaces else shell.target):
             found = database.fetch(f"{breach} LIMIT 1")
             if found.num_rows:
-                row = ", ".join(f"{name} = {found[name][0].as_py()!r}" for name in of)
-                what = text if kind != "NOT NULL" else f"NOT NULL of {of[0]}"
+                row = ", ".join(f"{name} = {found[name][0].as_py()!r}" for name in one.columns)
+                what = one.text if one.kind != "NOT NULL" else f"NOT NULL of {one.columns[0]}"
                 raise QueryError(f"{shell.target} rejects the rows: {row} violates {what}.")
 
 
-def _breaches(
-    kind: str, columns: list[str], condition: str | None, source: str, table: str
-) -> Iterator[str]:
-    """Queries for the rows of `source` that violate a constraint.
-
-    kind: DuckDB's name for it. condition: of a CHECK. table: "" if equal keys replace its rows.
-    """
-    names = ", ".join(map(quoted, columns))
+def _breaches(constraint: Constraint, source: str, table: str) -> Iterator[str]:
+    """Queries for the rows of `source` that violate a constraint. table: "" if equal keys replace
+    its rows."""
+    names = ", ".join(map(quoted, constraint.columns))
     rows = f"SELECT {names} FROM ({source})"
-    if kind == "NOT NULL":
+    if constraint.kind == "NOT NULL":
         yield f"{rows} WHERE {names} IS NULL"
-    elif kind == "CHECK":
-        yield f"{rows} WHERE NOT ({condition})"
-    elif kind in ("PRIMARY KEY", "UNIQUE") and table:
-        whole = " AND ".join(f"{quoted(name)} IS NOT NULL" for name in columns)
+    elif constraint.kind == "CHECK":
+        yield f"{rows} WHERE NOT ({constraint.condition})"
+    elif constraint.is_key and table:
+        whole = " AND ".join(f"{quoted(name)} IS NOT NULL" for name in constraint.columns)
         yield f"{rows} WHERE {whole} GROUP BY ALL HAVING count(*) > 1"
         yield f"{rows} SEMI JOIN (SELECT {names} FROM {table}) USING ({names})"
-
-
-def _constraints(
-    database: Database, path: tuple[str, ...]
-) -> list[tuple[str, list[str], str, str | None]]:
-    """(kind, columns, text as in CREATE TABLE, condition of a CHECK) of those of a table."""
-    *before, name = (part.replace("'", "''") for part in path)
-    where = f"lower(table_name) = lower('{name}')"
-    if before:
-        where += f" AND lower('{before[-1]}') IN (lower(schema_name), lower(database_name))"
-    else:
-        where += " AND schema_name = current_schema() AND database_name = current_database()"
-    found = database.fetch(
-        "SELECT constraint_type, constraint_column_names, constraint_text, expression "
-        f"FROM duckdb_constraints() WHERE {where}"
-    )
-    return [tuple(row.values()) for row in found.to_pylist()]

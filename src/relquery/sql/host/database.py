@@ -43,6 +43,21 @@ class Parsed(NamedTuple):
     parameters: frozenset[str]
 
 
+class Constraint(NamedTuple):
+    """A constraint of a table. kind: as DuckDB says it. text: as in CREATE TABLE. condition: of a
+    CHECK."""
+
+    kind: str
+    columns: list[str]
+    text: str
+    condition: str | None
+
+    @property
+    def is_key(self) -> bool:
+        """Whether no two rows have the same values in its columns."""
+        return self.kind in ("PRIMARY KEY", "UNIQUE")
+
+
 # While this is set, a misspelt table name could silently match one of our Python variables.
 _REPLACEMENTS = "python_enable_replacements"
 
@@ -337,24 +352,21 @@ class Database:
         listed = self.listed_functions().items()
         return {name for name, same in listed if any(one.is_users for one in same)}
 
-    def keys(self, table: str, schema: str, database: str) -> list[list[str]]:
-        """The columns of each primary key and UNIQUE constraint of a table.
-
-        schema, database: "" if the query does not name them. schema may also be the name of a
-        database, as in `FROM database.table`.
-        """
+    def constraints(self, path: Sequence[str]) -> list[Constraint]:
+        """The constraints of a table. path: as a query names it; what is before the name may also
+        be a database alone, as in `FROM database.table`."""
+        table, schema, database = (*reversed(path), "", "")[:3]
         sql = (
-            "SELECT DISTINCT constraint_column_names FROM duckdb_constraints() "
-            "WHERE constraint_type IN ('PRIMARY KEY', 'UNIQUE') AND lower(table_name) = lower($1) "
+            "SELECT DISTINCT constraint_type, constraint_column_names, constraint_text, expression "
+            "FROM duckdb_constraints() WHERE lower(table_name) = lower($1) "
             "AND CASE WHEN $2 = '' THEN database_name IN (current_database(), 'temp') "
             "AND schema_name IN (current_schema(), 'main') "
             "ELSE lower($2) IN (lower(schema_name), lower(database_name)) END "
             "AND ($3 = '' OR lower($3) = lower(database_name)) ORDER BY ALL"
         )
         with _translated("", self):
-            return [
-                key for (key,) in self.connection.execute(sql, [table, schema, database]).fetchall()
-            ]
+            found = self.connection.execute(sql, [table, schema, database]).fetchall()
+        return list(map(Constraint._make, found))
 
     def columns_used(self, sql: str) -> Tables:
         """Columns of the tables that a text names, by lower-case name."""

@@ -267,9 +267,9 @@ def declared_keys(
                 if (field.source or "").lower() == table.name.lower()
                 or (field.source is None and field.column.lower() in merged)
             }
-            catalog, schema, name = ("", "", *table.path)[-3:]
-            for key in database.keys(name, schema, catalog) if len(names) > 1 else ():
-                parts = tuple(names.get(column.lower(), "") for column in key)
+            found = database.constraints(table.path) if len(names) > 1 else ()
+            for key in (one for one in found if one.is_key):
+                parts = tuple(names.get(column.lower(), "") for column in key.columns)
                 others = tuple(other for other in names.values() if other not in parts)
                 if all(parts) and others:
                     yield Dependency(parts, others)
