@@ -242,7 +242,7 @@ def _validate_script(
             read = read_statement(text, kept, parameters)
             if isinstance(read, Calling):
                 check_option(read)
-                tree, _ = read.written_out()
+                tree = read.written_out()
                 check_calls(tree, read.values, read.objects, database, defaults)
                 named = [(one.written, one.task) for one in calls_in(tree) if one.task.model]
                 open_models(named, context, asks=runs)

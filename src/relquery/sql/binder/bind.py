@@ -82,7 +82,7 @@ def bind(calling: Calling, database: Database, defaults: Sampling) -> Bound:
     shell = calling.shell
     if shell.kind == "CHANGE":
         _check_changed(shell, database)
-    tree, _ = calling.written_out()
+    tree = calling.written_out()
     functions = FunctionCatalog.of(database)
     Macros(functions).expand(tree)
     notes = _bind_calls(tree, calling.values, calling.objects, database, functions, defaults)

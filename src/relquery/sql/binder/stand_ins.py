@@ -143,7 +143,7 @@ def _stand_in(call: Call, is_number: bool) -> Expression:
 
 
 def instead_of_call(fields: Sequence[Expression], value: Expression) -> Expression:
-    """A value or NULL, over fields. Beside *COLUMNS(...) DuckDB takes no IS NULL."""
+    """A value or NULL, over fields."""
     row = build.function("row", *fields)
     return build.when(build.compared(build.SAME, row, build.null()), value)
 

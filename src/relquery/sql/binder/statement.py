@@ -51,11 +51,11 @@ class Calling:
     objects: Mapping[str, str] = field(default_factory=dict)
     effect: Effect = no_effect
 
-    def written_out(self) -> tuple[Query, list[Definition]]:
-        """A copy of its query with its views and macros written out, and which these are."""
-        tree, expansion = self.tree.copy(), Expansion(self.definitions)
-        expansion.write_out(tree)
-        return tree, [definition for definition, _ in expansion.used.values()]
+    def written_out(self) -> Query:
+        """A copy of its query with its views and macros written out."""
+        tree = self.tree.copy()
+        Expansion(self.definitions).write_out(tree)
+        return tree
 
 
 @dataclass(frozen=True, slots=True)
