@@ -39,6 +39,7 @@ SELECT * EXCLUDE (stars), COLUMNS('tags|seen') FROM films h, (SELECT id + 1 AS i
 -- calls in what PIVOT and UNPIVOT read
 PIVOT (SELECT id, genre, LLM('up', title) AS u FROM films) ON genre IN ('drama', 'horror') USING max(u) GROUP BY id
 UNPIVOT (SELECT id, LLM('up', title) AS loud, genre FROM films) ON loud, genre INTO NAME kind VALUE word
+SELECT LLM('up', value) FROM (UNPIVOT (SELECT id, title, genre FROM films) ON COLUMNS(* EXCLUDE (id)))
 
 
 -- calls about windows and about rows that a function makes

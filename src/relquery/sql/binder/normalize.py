@@ -20,6 +20,7 @@ from relquery.sql.binder.call import (
 )
 from relquery.sql.binder.functions import (
     FunctionCatalog,
+    clauses_of,
     declares,
     is_lambda,
     is_variable,
@@ -107,7 +108,7 @@ _OF_NAMES = ("~~", "!~~", "~~*", "!~~*", "~~~", "regexp_full_match", "regexp_mat
 
 def _check_stars(select: Select) -> None:
     """Raises UnsupportedQueryError for a star that stands for several expressions."""
-    for star in select.find_all(Star):
+    for star in (star for clause in clauses_of(select) for star in clause.find_all(Star)):
         is_key = isinstance(star.parent, tree.Ordered) and star.pattern is None  # ORDER BY ALL
         function = None if star.parent is None else star.parent.parent
         is_chosen = isinstance(function, Function) and function.name in _OF_NAMES
