@@ -226,7 +226,7 @@ def test_a_duckdb_file_is_the_database_itself(tmp_path: Path) -> None:
 
 
 def test_what_is_no_table_is_a_table_error(con: Connection) -> None:
-    for name, data, message in [
+    cases: list[tuple[Any, Any, str]] = [
         ("t", "nowhere.csv", "Table 't'.*nowhere.csv does not exist"),
         ("t", 7, "Table 't' is of type int. Expected a path"),
         ("t", {"a": [1, 2], "b": [1]}, "Table 't' cannot be read as a table"),
@@ -241,9 +241,10 @@ def test_what_is_no_table_is_a_table_error(con: Connection) -> None:
         ("a\0b", {"a": [1]}, "zero byte"),
         (5, {"a": [1]}, "it must be text"),
         ("movies", "demo:movies", r"rq.demo_table\('movies'\)"),
-    ]:
+    ]
+    for name, data, message in cases:
         with pytest.raises(TableError, match=message):
-            con.register(name, data)  # type: ignore[arg-type]
+            con.register(name, data)
 
 
 NOTHING = (b"", b"\n \n", b"\xef\xbb\xbf")
