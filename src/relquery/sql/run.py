@@ -34,6 +34,7 @@ from relquery.sql.host.catalog import Definition
 from relquery.sql.host.database import Database, Scratch
 from relquery.sql.names import quoted, quoted_text
 from relquery.sql.optimizer.push_limits import number_of
+from relquery.sql.parser import build
 from relquery.sql.parser.parse import parser
 from relquery.sql.parser.shell import Shell
 from relquery.sql.parser.tokens import tokenize
