@@ -128,14 +128,14 @@ def _rewritten(sql: str, defined: set[str]) -> tuple[str, str | None]:
             at += 1
             continue
         last = closing(tokens, opening)
-        if path in NOT_HERE:
-            return path.upper(), None
+        if (bare := path.removeprefix("cortex.")) in NOT_HERE:
+            return bare.upper(), None
         texts, changed = list[str](), path.startswith("cortex.")
         for one in _parts(sql, tokens[opening + 1 : last]):
             name, inner = _rewritten(one, defined)
             texts.append(_literal(inner or one if name else one))
             changed |= texts[-1] != one
-        path = path.removeprefix("cortex.") if path not in FORMS else path
+        path = path if path in FORMS else bare
         plain = f"{path.upper()}({', '.join(texts)})"
         text = _written(path, texts) if path in FORMS else plain
         if changed or text != plain:
@@ -372,7 +372,7 @@ def _searched(call: _OtherCall, place: int, table: str) -> str:
     if index is not None:
         return f"AI_SEARCH({quoted_text(_name_of(_value(index)))}, {text}, {count})"
     column, text = call.get(1) or "column", text or call.get(2) or "column"
-    return f"AI_SEARCH({quoted_text(_rows(table))}, {text}, {count}, {column})"
+    return f"AI_SEARCH({quoted_text(_rows(call.get(0) or 't'))}, {text}, {count}, {column})"
 
 
 def _structs(call: _OtherCall, place: int, text: str) -> str:
