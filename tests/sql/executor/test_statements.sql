@@ -294,7 +294,7 @@ LLM('up', id), COLUMNS('id') + 1  ! UnsupportedQueryError Name the columns
 LLM('up', id), * LIKE 't%'  ! UnsupportedQueryError Name the columns
 LLM('up', id), unnest({'a': {'b': id}}, recursive := true)  ! UnsupportedQueryError Write unnest
 :: SELECT LLM('up', id) FROM films {}
-WHERE COLUMNS('i.*') > 1  ! UnsupportedQueryError Name the columns
+WHERE COLUMNS('id|stars') > 1  ! UnsupportedQueryError Name the columns
 ORDER BY COLUMNS('i.*')  ! UnsupportedQueryError Name the columns
 
 -- a WITH entry that changes a table is refused, and changes nothing
