@@ -102,7 +102,7 @@ def read_statement(text: Text, kept: KeptDefinitions, parameters: Parameters) ->
 
 
 def _read_query(text: Text, kept: KeptDefinitions, parameters: Parameters) -> Statement:
-    """A statement that is neither about definitions nor about prepared statements."""
+    """A statement that creates and drops no view or macro."""
     shell = read_shell(text.query)
     _check_written(shell, kept)
     if shell.fills and _named(shell.tail, kept) & ours.FUNCTIONS:

@@ -277,12 +277,11 @@ class Definition:
 
 @dataclass(slots=True)
 class KeptDefinitions:
-    """Views and macros with LLM calls. searches: whether a statement calls functions in Python that
-    read tables.
-    """
+    """Views and macros with LLM calls, and what a connection knows of its functions in Python."""
 
     definitions: dict[Key, Definition] = field(default_factory=dict)
     searches: Callable[[str], bool] = lambda _: False
+    """Whether a statement calls functions that read tables."""
     compared_by: Callable[[], str] = str
     """What compares texts in the functions of retrieval, for people."""
     compared: set[str] = field(default_factory=set)

@@ -40,11 +40,11 @@ _ROW, _DEFAULT = "rowid", "DEFAULT"
 class Shell:
     """A statement around its query.
 
-    kind: which statement; CHANGE for UPDATE and DELETE. head, tail: its text before and
-    after the query. query: the query's text, with blanks before it. entries: text of a WITH clause
-    before the statement. target: the table that it writes to, as written, with its columns if it
-    names them; of a CHANGE one for each column of the query, whose type that has. by_name: INSERT
-    BY NAME.
+    kind: which statement; CHANGE for UPDATE and DELETE. head, tail: its text before and after the
+    query. query: the query's text, with blanks before it. entries: text of a WITH clause before the
+    statement. target: the table that it writes to, as written. columns: of that table, if it names
+    them; of a CHANGE one for each column of the query, whose type that has. by_name: INSERT BY
+    NAME.
     """
 
     kind: Kind
