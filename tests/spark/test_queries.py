@@ -68,7 +68,7 @@ def test_rows_are_those_of_duckdb(
 def test_passages_in_a_list_are_asked_as_on_one_machine(
     con: SparkConnection, server: StandIn
 ) -> None:
-    query = "SELECT id, LLM('up', title, BAG(tags) AS passage) AS u FROM films ORDER BY id"
+    query = "SELECT id, LLM('up', title, passage := BAG(tags)) AS u FROM films ORDER BY id"
     with rq.connect(model="openai:stand-in", base_url=server.url, api_key="none") as one:
         one.sql(SETUP)
         expected = one.sql(query).fetchall()

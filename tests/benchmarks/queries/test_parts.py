@@ -129,7 +129,7 @@ class Listening(AtOnce):
 def test_items_of_a_bag_are_one_field_in_any_order(items: str, form: str) -> None:
     backend = Listening()
     with closing(connect(backend, ledger=None)) as connection:
-        connection.sql(f"SELECT LLM('Why?', {form.format(items)} AS item, 'x' AS one)")
+        connection.sql(f"SELECT LLM('Why?', item := {form.format(items)}, one := coalesce('x'))")
     asked = read(backend.sent)
     assert asked is not None
     assert (asked.prompt, asked.fields) == ("Why?", {"item": ["a", "b", None], "one": "x"})
