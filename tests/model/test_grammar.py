@@ -22,7 +22,7 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import models
 
 from relquery.arrays import TokenIds
-from relquery.backends.schemas.closed import closed
+from relquery.backends.schemas import closed
 from relquery.demo.files import model_path
 from relquery.engine.requests.request import Draw, Request, Rules
 from relquery.errors import ConfigError, ModelError

@@ -13,7 +13,7 @@ from tokenizers import AddedToken, decoders
 from tokenizers import Tokenizer as Backend
 
 from relquery.backends.local.embedded import EmbeddedBackend
-from relquery.backends.schemas.followed import arguments_followed
+from relquery.backends.schemas import arguments_followed
 from relquery.errors import ConfigError
 from relquery.model.grammar import Grammar, Grammars
 from relquery.model.native_model import open_random

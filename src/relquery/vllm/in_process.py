@@ -9,7 +9,7 @@ from math import exp, log
 from typing import Any
 
 from relquery.backends.base import Answers, Backend, Limits
-from relquery.backends.schemas.followed import followed
+from relquery.backends.schemas import followed
 from relquery.backends.wires.messages import to_messages
 from relquery.engine.requests.labels import LabelTrie
 from relquery.errors import ConfigError, MissingExtraError, ModelError, RequestError

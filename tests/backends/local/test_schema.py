@@ -14,7 +14,7 @@ import pytest
 
 from relquery.backends.local.embedded import EmbeddedBackend
 from relquery.backends.local.open import load_backend
-from relquery.backends.schemas.closed import closed
+from relquery.backends.schemas import closed
 from relquery.backends.service.service import Engine
 from relquery.errors import ConfigError
 from relquery.prompt import Answer, Compared, Finish, Sampling, Span

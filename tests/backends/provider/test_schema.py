@@ -13,7 +13,7 @@ from benchmarks.standin.server import Reply, Scripted
 from benchmarks.standin.wires.openai_chat import completion
 from relquery.backends.provider.backend import ProviderBackend
 from relquery.backends.provider.config import ProviderConfig
-from relquery.backends.schemas.closed import closed
+from relquery.backends.schemas import closed
 from relquery.prompt import Answer, Finish, Role, Sampling, Span
 from tests.backends.conftest import Serve
 from tests.schemas import STRUCT

@@ -69,7 +69,7 @@ def test_a_request_that_fails_is_in_the_error_file(client: openai.OpenAI, run: R
     ]
     errors = {name: each["body"]["error"] for name, each in found.items()}
     assert [errors[name]["param"] for name in ("row-1", "row-4")] == ["tools", "stream"]
-    assert "has 'not', which is not supported" in errors["row-2"]["message"]
+    assert 'Unimplemented keys: ["not"]' in errors["row-2"]["message"]
     assert errors["row-3"]["code"] == "context_length_exceeded"
 
 

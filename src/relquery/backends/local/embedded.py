@@ -16,7 +16,7 @@ from relquery.backends.local.asking import Asking
 from relquery.backends.local.batches import Batch, Batches, Sink
 from relquery.backends.local.rendering import check_prepared, render_each, to_prepare
 from relquery.backends.local.sizing import StoreOptions, open_store
-from relquery.backends.schemas.followed import arguments_followed, followed
+from relquery.backends.schemas import arguments_followed, followed
 from relquery.backends.scoring import Prior, Scores, score
 from relquery.config import EngineConfig
 from relquery.engine.calibration import Progress, calibrate

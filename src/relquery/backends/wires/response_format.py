@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from relquery.backends.schemas.closed import closed
+from relquery.backends.schemas import closed
 from relquery.backends.wires.messages import Messages, with_rule
 from relquery.prompt import Sampling
 

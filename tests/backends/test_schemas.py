@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 from functools import cache
-from itertools import product
 from random import Random
 from time import perf_counter
 from typing import Any
 
 import pytest
 
-from relquery.backends.schemas.closed import closed
-from relquery.backends.schemas.followed import followed
-from relquery.backends.schemas.keywords import bounds_of
+from relquery.backends.schemas import closed, followed
 from relquery.errors import ConfigError
 from relquery.model.grammar import Grammar, Grammars
 from relquery.model.networks.random import byte_tokenizer
@@ -82,18 +79,6 @@ def test_what_once_gave_invalid_answers_gives_valid_ones(schema: Any) -> None:
         assert problem_of(each, text) is None, each
 
 
-def test_whole_numbers_are_those_within_their_bounds() -> None:
-    for low, high in product((-1.5, -1, 0, 0.5), (2, 2.5, 3)):
-        for least, most in product(
-            ("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")
-        ):
-            schema = {"type": "integer", least: low, most: high}
-            found = bounds_of(schema, whole=True, where="a")
-            allowed = [*range(int(found["minimum"]), int(found["maximum"]) + 1)]
-            text = json.dumps(schema)
-            assert allowed == [n for n in range(-3, 5) if problem_of(str(n), text) is None], schema
-
-
 def chain(length: int) -> dict[str, Any]:
     """Each definition has the next one twice: written out, it would have 2**length parts."""
     parts = {
@@ -129,14 +114,13 @@ REFUSED: list[Any] = [
     (TWO | {"required": ["b"], "additionalProperties": False}, "requires the key 'b'"),
     (KEYS_2, "minProperties 2"),
     (LOOP, "refers to itself"),
-    ({"anyOf": [JOINED, {"type": "null"}]}, "refers to itself"),
+    ({"anyOf": [JOINED, {"type": "null"}]}, "circular references"),
     ('{"items":' * 1_000 + "{}" + "}" * 1_000, "nested 1,001 levels"),
-    ({"type": "object", "properties": {str(at): {} for at in range(3_000)}}, "at most 1,000"),
     ({"enum": list(range(100_000))}, "the most is 120,000"),
-    ({"allOf": [EITHER] * 20}, "combinations"),
+    ({"allOf": [EITHER] * 20}, "too large"),
     (LONG, "levels deep together"),
-    (chain(250), "more than 200 definitions"),
-    ('{"minimum": NaN}', "minimum nan"),
+    (chain(250), "levels deep together"),
+    ('{"minimum": NaN}', "not JSON"),
     ({"type": "string", "pattern": "(" * 2_000 + ")" * 2_000}, "nested too deep"),
     ({"type": "string", "pattern": COSTLY, "minLength": 5_000}, "complex"),
 ]

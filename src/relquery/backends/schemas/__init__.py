@@ -1,1 +1,0 @@
-"""JSON Schemas of answers: as providers get them, and as the local engine follows them."""
