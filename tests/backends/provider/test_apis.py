@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from importlib.resources import files
 from typing import Any
 
 import pytest
@@ -268,7 +270,13 @@ def test_what_is_known_needs_no_refusal(provider: str, model: str, without: list
     facts = facts_of(provider, model)
     assert facts is not None
     assert facts.without == set(without)
-    assert facts.source.startswith("https://")
+
+
+def test_what_is_known_has_a_day_and_a_source() -> None:
+    file = files("relquery.backends.provider").joinpath("facts.toml")
+    for each in tomllib.loads(file.read_text(encoding="utf-8"))["model"]:
+        assert each["as_of"]
+        assert each["source"].startswith("https://")
 
 
 def test_of_other_models_nothing_is_taken_for_granted() -> None:

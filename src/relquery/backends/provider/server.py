@@ -33,32 +33,28 @@ WIRES: dict[Api, type[Wire]] = {
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """The fields of facts.toml. cache_minimum: None where it is not known."""
+    """What facts.toml says of some models; its fields are explained there."""
 
     provider: str
     models: str
     api: Api
     without: frozenset[str]
-    reasons: bool
-    as_of: str
-    source: str
-    cache_minimum: int | None = None
 
 
 @cache
 def facts_of(provider: str, model: str) -> Facts | None:
     """What is known of a model before the first request; None if nothing."""
-    for each in _known():
-        if each.provider == provider and re.fullmatch(each.models, model):
-            return each
-    return None
+    known = (each for each in _known() if each.provider == provider)
+    return next((each for each in known if re.fullmatch(each.models, model)), None)
 
 
 @cache
 def _known() -> Sequence[Facts]:
     text = files(__package__).joinpath("facts.toml").read_text(encoding="utf-8")
-    entries = tomllib.loads(text)["model"]
-    return tuple(Facts(**{**entry, "without": frozenset(entry["without"])}) for entry in entries)
+    return tuple(
+        Facts(each["provider"], each["models"], each["api"], frozenset(each["without"]))
+        for each in tomllib.loads(text)["model"]
+    )
 
 
 @dataclass(frozen=True, slots=True)
