@@ -6,9 +6,7 @@ import asyncio
 import base64
 import json
 import re
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from relquery.arrays import Float32s
+from relquery.backends.provider.backend import in_background
 from relquery.backends.provider.client import ProviderClient
 from relquery.backends.provider.config import ProviderConfig
 from relquery.backends.provider.errors import reason_to_stop
@@ -111,127 +110,99 @@ class TooLargeError(RequestError):
 Ask = Callable[[list[str]], Awaitable[Float32s]]
 
 
-@dataclass(slots=True)
-class Sizes:
-    """What a server was found not to take. refused: (texts, characters) of requests that it took
-    in halves.
-    """
-
-    refused: list[tuple[int, int]] = field(default_factory=list)
-
-    def parts(self, texts: Sequence[str]) -> Iterator[list[int]]:
-        """The places of texts for one request each."""
-        places: list[int] = []
-        size = 0
-        for at, text in enumerate(texts):
-            if places and (len(places) == _TEXTS or size + len(text) > _CHARACTERS):
-                yield places
-                places, size = [], 0
-            places.append(at)
-            size += len(text)
-        if places:
+def _in_requests(texts: Sequence[str]) -> Iterator[list[int]]:
+    """The places of texts for one request each."""
+    places: list[int] = []
+    size = 0
+    for at, text in enumerate(texts):
+        if places and (len(places) == _TEXTS or size + len(text) > _CHARACTERS):
             yield places
-
-    def are_known(self, texts: int, characters: int) -> bool:
-        """Whether a request is at least as large as one that was refused."""
-        return any(texts >= one and characters >= other for one, other in self.refused)
+            places, size = [], 0
+        places.append(at)
+        size += len(text)
+    if places:
+        yield places
 
 
 @dataclass(slots=True)
 class EmbeddingRun:
-    """opened: gives what sends one request. concurrency: requests under way at once. problem: for
-    which no further one is sent; those under way are waited for. refused: errors of single texts.
-    """
+    """Texts on their way to vectors, in several requests at once."""
 
     texts: Sequence[str]
     opened: Callable[[], AbstractAsyncContextManager[Ask]]
-    sizes: Sizes
+    """Gives what sends one request."""
+    refused_sizes: list[tuple[int, int]]
+    """(texts, characters) of requests that the server took in halves."""
     concurrency: int
+    """Requests under way at once."""
     problem: RelqueryError | None = None
+    """For which no further request is sent; those under way are waited for."""
     refused: list[RelqueryError] = field(default_factory=list)
-    _arrived: deque[Part] = field(default_factory=deque)
-    _bell: SimpleQueue[None] = field(default_factory=SimpleQueue)
-    _task: asyncio.Task[None] | None = None
-    _loop: asyncio.AbstractEventLoop | None = None
-    _is_over: bool = False
+    """Errors of single texts."""
+    _arrived: SimpleQueue[Part | None] = field(default_factory=SimpleQueue)
+    """None comes last."""
+    _error: Exception | None = None
 
     def parts(self) -> Iterator[Part]:
         """What arrives, as it does; then raises the first error. What has arrived when the user
         interrupts it still comes.
         """
         interrupt: KeyboardInterrupt | None = None
-        with ThreadPoolExecutor(1) as thread:  # this one may have a loop of its own
-            running = thread.submit(self._run)
-            running.add_done_callback(lambda _: self._bell.put(None))
-            try:
-                has_run = False
-                while not has_run or self._arrived:
-                    try:
-                        has_run = running.done()  # read before what has arrived: nothing does later
-                        while self._arrived:
-                            yield self._arrived[0]
-                            self._arrived.popleft()
-                        if not has_run:
-                            with suppress(Empty):
-                                self._bell.get(timeout=_TICK)
-                    except KeyboardInterrupt as error:
-                        interrupt = error
-                        self._end()
-            finally:
-                self._end()
-        if interrupt is not None:
-            raise interrupt
-        running.result()
-        for problem in (self.problem, *self.refused[:1]):
+        stop = in_background(self._send_all())  # this thread may have a loop of its own
+        try:
+            is_over = False
+            while not is_over:
+                try:
+                    with suppress(Empty):
+                        while (part := self._arrived.get(timeout=_TICK)) is not None:
+                            yield part
+                        is_over = True
+                except KeyboardInterrupt as error:
+                    interrupt = error
+                    stop()
+        finally:
+            stop()
+        for problem in (interrupt, self._error, self.problem, *self.refused[:1]):
             if problem is not None:
                 raise problem
 
-    def _run(self) -> None:
-        with suppress(asyncio.CancelledError):
-            asyncio.run(self._send_all())
-
-    def _end(self) -> None:
-        """Send nothing more, and leave what is under way."""
-        self._is_over = True
-        if self._loop is not None and self._task is not None:
-            with suppress(RuntimeError):  # the loop has ended
-                self._loop.call_soon_threadsafe(self._task.cancel)
-
     async def _send_all(self) -> None:
-        self._task, self._loop = asyncio.current_task(), asyncio.get_running_loop()
         free = asyncio.Semaphore(self.concurrency)
 
-        async with self.opened() as ask:
+        async def send(ask: Ask, places: list[int]) -> None:
+            async with free:
+                await self._send(ask, places)
 
-            async def send(places: list[int]) -> None:
-                async with free:
-                    await self._send(ask, places)
-
-            await asyncio.gather(*map(send, self.sizes.parts(self.texts)))
+        try:
+            async with self.opened() as ask:
+                await asyncio.gather(*(send(ask, some) for some in _in_requests(self.texts)))
+        except Exception as error:
+            self._error = error
+        finally:
+            self._arrived.put(None)
 
     async def _send(self, ask: Ask, places: list[int]) -> bool:
         """Ask for some texts, in halves if they are too many. Returns whether all have vectors."""
-        if self._is_over or self.problem is not None or len(self.refused) >= _MOST_REFUSED:
+        if self.problem is not None or len(self.refused) >= _MOST_REFUSED:
             return False
         texts = [self.texts[at] for at in places]
-        size = len(texts), sum(map(len, texts))
-        if len(texts) > 1 and self.sizes.are_known(*size):
+        count, size = len(texts), sum(map(len, texts))
+        if count > 1 and any(count >= one and size >= other for one, other in self.refused_sizes):
             return await self._send_halves(ask, places)
         try:
             vectors = await ask(texts)
         except TooLargeError as error:
-            if len(texts) == 1:
+            if count == 1:
                 self.refused.append(error)
                 return False
             is_taken = await self._send_halves(ask, places)
             if is_taken:  # else it may be for a single text
-                self.sizes.refused.append(size)
+                self.refused_sizes.append((count, size))
             return is_taken
         except RelqueryError as error:
             self.problem = self.problem or error
             return False
-        self._arrived.append((places, vectors))
-        self._bell.put(None)
+        self._arrived.put((places, vectors))
         return True
 
     async def _send_halves(self, ask: Ask, places: list[int]) -> bool:
@@ -262,7 +233,7 @@ class Endpoint(Embedder):
             raise ConfigError(f"dimensions is {dimensions!r}; it must be a whole number above 0.")
         self._server = Server(model, config or ProviderConfig())
         self._dimensions = dimensions
-        self._sizes = Sizes()
+        self._refused_sizes: list[tuple[int, int]] = []
         self._name = self._server.name + (f" dimensions={dimensions}" if dimensions else "")
 
     @property
@@ -282,10 +253,8 @@ class Endpoint(Embedder):
         A text that the server refuses does not keep the others from being embedded.
         """
         if texts:
-            config = self._server.config
-            yield from EmbeddingRun(
-                texts, self._opened, self._sizes, config.max_concurrency
-            ).parts()
+            most = self._server.config.max_concurrency
+            yield from EmbeddingRun(texts, self._opened, self._refused_sizes, most).parts()
 
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[Ask]:

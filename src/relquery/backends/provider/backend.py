@@ -180,7 +180,7 @@ class ServerAnswers(AnswerStream):
 
     def __next__(self) -> tuple[int, Answer]:
         if self._stop is None:
-            stop = finalize(self, _in_background(self._serve(self._queue)))
+            stop = finalize(self, in_background(self._serve(self._queue)))
             stop.atexit, self._stop = False, stop
         try:
             while isinstance(item := self._queue.items.get(), Warning):
@@ -210,7 +210,7 @@ def _ended_by(error: Exception) -> Exception:
     return first
 
 
-def _in_background(work: Coroutine[Any, Any, None]) -> Callable[[], None]:
+def in_background(work: Coroutine[Any, Any, None]) -> Callable[[], None]:
     """Run a coroutine in a thread of its own; gives a function that cancels it and waits."""
     loop = asyncio.new_event_loop()
     task = loop.create_task(work)
