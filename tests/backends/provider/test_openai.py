@@ -190,26 +190,6 @@ def test_connections_close_to_the_end_though_the_reader_has_gone(
     assert closed.is_set()
 
 
-def test_a_busy_server_is_asked_again_when_it_says_to(serve: Serve) -> None:
-    times: list[float] = []
-
-    def busy_once(body: Json) -> Reply:
-        times.append(time.perf_counter())
-        return Refused(429, "slow down", Retry_After="0.2") if len(times) == 1 else echo(body)
-
-    (answer,) = ask(backend(serve(busy_once)), ["a"])
-    assert (answer.text, answer.attempts) == ("A", 2)
-    assert 0.2 <= times[1] - times[0] < 0.45  # not a wait of our own
-
-
-def test_a_passing_error_costs_an_attempt(serve: Serve) -> None:
-    for status in (408, 409, 500, 503):
-        replies = iter([Refused(status, "a moment", retry_after_ms="10")])
-        server = serve(lambda body, replies=replies: next(replies, echo(body)))  # type: ignore[misc]
-        (answer,) = ask(backend(server), ["a"])
-        assert (answer.text, answer.attempts) == ("A", 2)
-
-
 KAPUT = Refused(500, "kaput", retry_after_ms="10")
 
 

@@ -14,6 +14,7 @@ import pytest
 import relquery as rq
 from benchmarks.providers.virtual import ask as ask_virtual
 from benchmarks.providers.virtual import refusal, says
+from benchmarks.standin.errors import Refused
 from benchmarks.standin.http import Json, Response
 from benchmarks.standin.server import Reply, Scripted, question
 from benchmarks.standin.wires.openai_chat import completion
@@ -60,15 +61,23 @@ def test_a_wait_is_found_in_the_body_of_an_error() -> None:
     assert status_error(429, WAITS[0][0]).words == "The server answered 429: Quota exceeded."
 
 
-def test_a_wait_in_a_body_is_kept_to(serve: Serve) -> None:
+@pytest.mark.parametrize(
+    "refused",
+    [
+        Response({"error": {"message": "Please try again in 0.3s.", "type": "tokens"}}, 429),
+        Refused(429, "slow down", Retry_After="0.3"),
+    ],
+    ids=["body", "header"],
+)
+def test_a_wait_that_the_server_names_is_kept_to(serve: Serve, refused: Reply) -> None:
     times: list[float] = []
 
     def busy_once(body: Json) -> Reply:
         times.append(time.perf_counter())
-        error = {"message": "Please try again in 0.3s.", "type": "tokens"}
-        return Response({"error": error}, 429) if len(times) == 1 else completion("yes")
+        return refused if len(times) == 1 else completion("yes")
 
-    assert ask(serve(busy_once), max_retries=0).text == "yes"
+    answer = ask(serve(busy_once), max_retries=0)
+    assert (answer.text, answer.attempts) == ("yes", 2)
     assert 0.3 <= times[1] - times[0] < 0.5
 
 
@@ -86,21 +95,22 @@ def test_a_refusal_by_a_limit_is_no_failed_try() -> None:
     assert len(outcome.client.asked) == 300
 
 
-@pytest.mark.parametrize(
-    "body",
-    ["<html>Bad gateway", '{"choices": [{"mess', {"error": {"message": "busy"}}, {"choices": []}],
-)
-def test_a_reply_that_is_no_answer_is_asked_for_again(serve: Serve, body: Any) -> None:
-    replies = iter([Response(body, headers=SOON)] * 2)
-    server = serve(lambda asked: next(replies, completion("yes")))
-    answer = ask(server)
-    assert (answer.text, answer.attempts) == ("yes", 3)
+NO_ANSWERS: list[Reply] = [
+    *(Refused(status, "a moment", retry_after_ms="10") for status in (408, 409, 500, 503)),
+    Response("<html>Bad gateway", headers=SOON),
+    Response('{"choices": [{"mess', headers=SOON),
+    Response({"error": {"message": "busy"}}, headers=SOON),
+    Response({"choices": []}, headers=SOON),
+    Response(json.dumps(completion("caf#")).replace("#", "\udce9"), headers=SOON),  # not UTF-8
+]
 
 
-def test_a_reply_that_is_not_utf8_is_asked_for_again(serve: Serve) -> None:
-    said = json.dumps(completion("caf#")).replace("#", "\udce9")
-    replies = iter([Response(said)])
-    assert ask(serve(lambda body: next(replies, completion("yes")))).text == "yes"
+def test_what_may_pass_is_asked_for_again(serve: Serve) -> None:
+    for reply in NO_ANSWERS:
+        replies = iter([reply] * 2)
+        server = serve(lambda asked, replies=replies: next(replies, completion("yes")))  # type: ignore[misc]
+        answer = ask(server)
+        assert (answer.text, answer.attempts) == ("yes", 3), reply
 
 
 async def slowly() -> AsyncIterator[str]:
