@@ -128,8 +128,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("serve")
     (folder / "notes.csv").write_text("id,note\n1,A boat.\n2,A lake.\n3,A boat.\n")
     (folder / "secret.csv").write_text("word\nhidden\n")
-    (folder / "schemas").mkdir()
-    (folder / "schemas" / "travel.xml").write_text(SCHEMA)
     with duckdb.connect(str(folder / "shop.duckdb")) as shop:
         shop.execute("CREATE TABLE orders AS SELECT 1 AS id, 2.50::DECIMAL(5,2) AS price")
     return folder
@@ -137,13 +135,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def server(folder: Path) -> Iterator[Running]:
-    """A server of the demo model with tables and a schema, which serves everybody."""
+    """A server of the demo model with tables, which serves everybody."""
     tables = {
         "movies": "demo:movies",
         "notes": str(folder / "notes.csv"),
         "shop": str(folder / "shop.duckdb"),
     }
-    with inside(tables=tables, schemas=folder / "schemas") as found:
+    with inside(tables=tables) as found:
         yield found
 
 

@@ -18,8 +18,8 @@ from relquery.backends.remote import link, process
 from relquery.backends.remote.process import Command, receive, send
 from relquery.backends.service.client import Facts
 from relquery.serve import run, serving
-from relquery.serve.connections import Listener
 from relquery.serve.logs import QUIET, JsonLines
+from relquery.serve.serving import Listener
 from relquery.serve.settings import ServeConfig
 
 STARTING = 60.0  # seconds that a server has to take requests

@@ -113,7 +113,6 @@ def bodies(name: str) -> dict[str, dict[str, Any]]:
     classify = f"SELECT AI_CLASSIFY(repeat(chr(97 + i::INT), 9), {LABELS}) FROM range(16) AS t(i)"
     generate = {"model": name, "input": {"user": TEXTS[0]}, "max_tokens": 8, "temperature": 0}
     greedy = {"model": name, "max_tokens": 8, "temperature": 0}
-    rows = [{"t": text} for text in TEXTS]
     return {
         "/v1/completions": greedy | {"prompt": TEXTS},
         "/v1/responses": {
@@ -124,9 +123,9 @@ def bodies(name: str) -> dict[str, dict[str, Any]]:
         },
         "/v1/messages": chat(name, TEXTS[0]),
         "/v1/score": {"model": name, "prompts": TEXTS, "labels": LABELS},
-        "/v1/relqueries": greedy | {"prompt": "Is it?", "rows": rows},
         "/v1/sql": {"model": name, "query": classify},
-        "/v1/prompts": greedy | {"prompt": "<prompt schema='s'><m/>Is it good?</prompt>"},
+        "/v1/prompts": greedy
+        | {"markup": SCHEMA, "prompt": "<prompt schema='s'><m/>Is it good?</prompt>"},
         "/v1/query/execute": {"g": generate},
     }
 
@@ -152,8 +151,6 @@ def test_every_route_asks_the_adapter_that_is_named(server: Running, path: str) 
         body = answered.json()
         return answers_in(body.get("output", body))
 
-    if path == "/v1/prompts":
-        httpx.post(f"{server.url}/v1/schemas", json={"markup": SCHEMA}).raise_for_status()
     found = {name: said(name) for name in NAMES}
     assert len({str(each) for each in found.values()}) == len(NAMES), found
     assert all(found.values())
@@ -162,11 +159,11 @@ def test_every_route_asks_the_adapter_that_is_named(server: Running, path: str) 
 
 def test_modules_are_reused_by_the_adapter_that_read_them(server: Running) -> None:
     """The report of a prompt tells what its own adapter has."""
-    httpx.post(
-        f"{server.url}/v1/schemas",
-        json={"markup": SCHEMA.replace("='s'", "='r'").replace("A text", "Other text")},
-    )
-    body = {"prompt": "<prompt schema='r'><m/>Was it read?</prompt>", "max_tokens": 8}
+    body = {
+        "markup": SCHEMA.replace("='s'", "='r'").replace("A text", "Other text"),
+        "prompt": "<prompt schema='r'><m/>Was it read?</prompt>",
+        "max_tokens": 8,
+    }
 
     def used(name: str) -> int:
         answered = httpx.post(f"{server.url}/v1/prompts", json=body | {"model": name}, timeout=60)

@@ -43,8 +43,7 @@ from relquery.serve.anthropic.requests import (
 from relquery.serve.batches.routes import BatchBody
 from relquery.serve.body import Body
 from relquery.serve.errors import HttpError
-from relquery.serve.openai.chat import ChatBody
-from relquery.serve.openai.completions import CompletionBody
+from relquery.serve.openai.completions import ChatBody, CompletionBody
 from relquery.serve.openai.fields import ChatMessage, JsonSchema, Padding, StreamOptions, TextPart
 from relquery.serve.openai.responses import (
     InputMessage,

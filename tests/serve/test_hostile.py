@@ -28,7 +28,7 @@ ASKED: dict[str, dict[str, Any]] = {
     "/v1/messages/count_tokens": CHAT,
     "/v1/score": {"model": "demo", "prompts": ["Is tea good?"], "labels": ["yes", "no"]},
     "/v1/sql": {"query": "SELECT LLM('Good?', name) FROM (VALUES ('Tea')) AS t(name)"},
-    "/v1/prompts": {"prompt": "<prompt schema='s'/>"},
+    "/v1/prompts": {"markup": "<schema name='s'/>", "prompt": "<prompt schema='s'/>"},
     "/tokenize": {"prompt": "Is tea good?"},
 }
 
@@ -146,9 +146,8 @@ def test_every_get_has_a_head(hostile: Running) -> None:
 
 def test_a_relquery_in_a_header_is_that_of_its_request_alone(hostile: Running) -> None:
     headers = {"relquery": "id=late; deadline=0.000000001"}
-    assert httpx.get(f"{hostile.url}/v1/schemas", headers=headers).status_code == 200
-    markup = "<schema name='s'><module name='m'>Tea is hot.</module></schema>"
-    assert post(hostile, "/v1/schemas", {"markup": markup, "prepare": True}).status_code == 200
+    assert httpx.get(f"{hostile.url}/v1/tables", headers=headers).status_code == 200
+    assert post(hostile, "/v1/sql", ASKED["/v1/sql"]).status_code == 200
 
 
 def test_a_stop_of_too_many_texts_is_told_as_that(hostile: Running) -> None:
@@ -244,7 +243,6 @@ def statuses(server: Running, path: str) -> set[str]:
 def test_a_client_that_leaves_is_no_error_of_the_server(stream: bool) -> None:
     paths = {
         **ASKED,
-        "/v1/relqueries": {"rows": [{"name": "Tea"}], "prompt": "Good?"},
         "/v1/query/execute": {"g": {"model": "demo", "input": {"user": "Is tea good?"}}},
     }
     with inside("simulated:step=0.2,length=4", names=("demo",)) as server:

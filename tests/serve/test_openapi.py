@@ -25,17 +25,14 @@ pytestmark = pytest.mark.long
 EXAMPLES = os.environ.get("RELQUERY_FUZZ", "4")
 CONFIG = Path(__file__).parent / "schemathesis.toml"
 MODEL = "simulated:step=0.0005,length=4"
-SCHEMA = '<schema name="shop"><module name="rules">Answer in one word.</module></schema>'
 KEY = "rq-a-key-of-the-tests"
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    folder = tmp_path_factory.mktemp("whole")
-    (folder / "schemas").mkdir()
-    (folder / "schemas" / "shop.xml").write_text(SCHEMA, encoding="utf-8")
-    given = {"schemas": folder / "schemas", "state": folder / "state"}
-    with started(MODEL, names=("demo",), tables={"movies": "demo:movies"}, **given) as found:
+    state = tmp_path_factory.mktemp("whole")
+    tables = {"movies": "demo:movies"}
+    with started(MODEL, names=("demo",), tables=tables, state=state) as found:
         yield found
 
 

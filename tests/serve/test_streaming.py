@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from relquery.prompt import Answer, Finish
-from relquery.serve.server import CountedSink, EngineView
+from relquery.serve.server import CountedSink
 from relquery.serve.streaming import AnswerStream, ClientGoneError, EventResponse, failed_line
 
 
@@ -27,32 +27,6 @@ def test_a_reader_that_leaves_in_the_midst_cancels_what_is_open_once() -> None:
         if dropped:
             with pytest.raises(ClientGoneError):
                 asyncio.run(stream.some())
-
-
-def test_an_engines_view_knows_a_job_until_it_has_ended() -> None:
-    """Also one that lives as long as the server, such as that of a tenant's schemas."""
-    sinks: list[Any] = []
-
-    def submit(_: object, sink: Any) -> bool:
-        sinks.append(sink)
-        return True
-
-    link: Any = SimpleNamespace(
-        clock=None,
-        hop=lambda count: count(),
-        submit=submit,
-        cancel=lambda sink: sink is sinks[0],
-    )
-    server = SimpleNamespace(admission=SimpleNamespace(open=0))
-    scope: Any = SimpleNamespace(
-        server=server, prompts=0, answered=lambda *_: None, ended=lambda *_: None
-    )
-    view, stream = EngineView(scope, link), AnswerStream(2, 1, lambda: None)
-    submission: Any = SimpleNamespace(prompts=["a", "b"])
-    assert view.submit(submission, stream)
-    assert (server.admission.open, scope.prompts, view.cancel(stream)) == (2, 2, True)
-    sinks[0].end(None)
-    assert (server.admission.open, view.cancel(stream), view.forecast(stream)) == (0, False, 0.0)
 
 
 def test_prompts_of_a_job_that_breaks_are_no_longer_open() -> None:

@@ -16,10 +16,10 @@ from starlette.types import Receive, Scope, Send
 from relquery.prompt import Answer, Finish
 from relquery.serve.admission import AdmissionController
 from relquery.serve.auth import Authenticator
+from relquery.serve.logs import Tracing
 from relquery.serve.metrics import Metrics
 from relquery.serve.middleware import RequestMiddleware
 from relquery.serve.settings import ServeConfig
-from relquery.serve.tracing import Tracing
 
 pytest.importorskip("opentelemetry.instrumentation.asgi", reason="needs relquery[otel]")
 

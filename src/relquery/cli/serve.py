@@ -92,7 +92,7 @@ class AccessOptions:
         default="2GB",
     )
     sql_seconds: float = option(
-        "How long a statement or the order of a table may take.", metavar="SECONDS", default=600.0
+        "How long a statement may run.", metavar="SECONDS", default=600.0
     )
     grace: float = option(
         "How long running requests may take after Ctrl-C or SIGTERM.",
@@ -110,7 +110,7 @@ class AccessOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Serve(ServedEngineOptions, AccessOptions):
-    """Serve a model over HTTP: the APIs of OpenAI and Anthropic, SQL, trees and prompt markup.
+    """Serve a model over HTTP: the APIs of OpenAI and Anthropic, SQL, span queries and markup.
 
     [bold]Examples[/bold]
 
@@ -154,9 +154,6 @@ class Serve(ServedEngineOptions, AccessOptions):
         "-t",
         metavar="NAME=FILE",
     )
-    schemas: Path | None = option(
-        "Prompt schemas (*.xml) that are registered for all.", metavar="FOLDER"
-    )
     state: Path | None = option(
         "Where uploaded files and batches are kept. By default they are lost at the end.",
         metavar="FOLDER",
@@ -191,7 +188,7 @@ class Serve(ServedEngineOptions, AccessOptions):
     def _config(self) -> ServeConfig:
         from relquery.serve.settings import ServeConfig
 
-        same = {"host", "port", "embedder", "schemas", "state"}
+        same = {"host", "port", "embedder", "state"}
         same |= {each.name for each in fields(AccessOptions)} - {"origins", "otlp"}
         (name, first), *others = _models(self.model or ["demo"])
         return ServeConfig(
@@ -274,7 +271,7 @@ def mcp(
       relquery mcp http://127.0.0.1:8000
     """
     try:
-        from relquery.serve.mcp.tools import over_stdio
+        from relquery.serve.mcp import over_stdio
     except ImportError:
         raise MissingExtraError("relquery mcp", "mcp") from None
     asyncio.run(over_stdio(url, {} if key is None else {"Authorization": f"Bearer {key}"}))

@@ -13,29 +13,51 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import Match, Route
+from starlette.types import Receive, Scope, Send
 
 from relquery.errors import RelqueryError
-from relquery.serve import embeddings, status
-from relquery.serve.anthropic import routes as anthropic
-from relquery.serve.api import prompts, queries, relqueries, scores, sql, tokens
-from relquery.serve.batches import messages
+from relquery.serve import embeddings, models, queries, scores, sql, status
+from relquery.serve.anthropic import messages
 from relquery.serve.batches import routes as batches
 from relquery.serve.body import check_body, invalid
-from relquery.serve.console import routes as console
-from relquery.serve.document import Documented
-from relquery.serve.errors import HttpError, Json, as_http, response_of
-from relquery.serve.mcp.endpoint import add_tools
-from relquery.serve.openai import chat, completions, models, responses
-
-ROUTERS = tuple(
-    each.router
-    for each in (
-        *(chat, completions, responses, models, batches, anthropic, messages),
-        *(embeddings, scores, tokens, sql, relqueries, queries, prompts),
-        *(console, status),
-    )
+from relquery.serve.errors import (
+    AnthropicError,
+    HttpError,
+    Json,
+    OpenAIError,
+    as_http,
+    response_of,
 )
+from relquery.serve.openai import completions, responses
+
+ROUTERS = (
+    *(completions.router, responses.router, models.router, messages.router),
+    *(batches.router, batches.message_router),
+    *(embeddings.router, scores.router, sql.router, queries.router, status.router),
+)
+OPEN = ("/health", "/health/live", "/health/ready")
+"""Paths that need no key."""
+_KEYS: dict[str, Any] = {
+    "bearer": {"type": "http", "scheme": "bearer", "description": "A key of `relquery keys`"},
+    "key": {"type": "apiKey", "in": "header", "name": "x-api-key"},
+}
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[Any]]
+
+
+class Documented(FastAPI):
+    """An application whose OpenAPI document says where a key is needed. needs_keys: whether."""
+
+    needs_keys = False
+
+    def openapi(self) -> dict[str, Any]:
+        """The document."""
+        if self.openapi_schema is None and self.needs_keys:
+            found = super().openapi()
+            found["components"]["securitySchemes"] = _KEYS
+            for path, operations in found["paths"].items():
+                for each in operations.values() if path not in OPEN else ():
+                    each["security"] = [{name: []} for name in _KEYS]
+        return super().openapi()
 
 
 def make_app(lifespan: Lifespan | None = None, *, needs_keys: bool = False) -> FastAPI:
@@ -53,22 +75,41 @@ def make_app(lifespan: Lifespan | None = None, *, needs_keys: bool = False) -> F
         redoc_url=None,
         default_response_class=Json,
         dependencies=[Depends(check_body)],
+        responses={
+            "default": {"model": OpenAIError | AnthropicError, "description": "An error"},
+        },
     )
     app.needs_keys = needs_keys
 
     async def document() -> Response:
-        return Json(await asyncio.to_thread(app.openapi))  # which reads the SDKs' forms
+        return Json(await asyncio.to_thread(app.openapi))
 
     app.add_api_route("/openapi.json", document, include_in_schema=False)
     for router in ROUTERS:
         app.include_router(router)
-    add_tools(app)
+    app.router.routes.append(Route("/mcp", _Tools(app)))
     app.add_exception_handler(HttpError, _answer)
     app.add_exception_handler(RelqueryError, _answer)
     app.add_exception_handler(RequestValidationError, _answer_invalid)
     app.add_exception_handler(HTTPException, _answer_http)
     app.add_exception_handler(Exception, _answer)
     return app
+
+
+class _Tools:
+    """/mcp: tools over the routes. Each request is answered by itself."""
+
+    def __init__(self, app: FastAPI) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Raises HttpError without the package of the protocol, which takes long to import."""
+        try:
+            from relquery.serve.mcp import answer
+        except ImportError:
+            needs = "The server needs a package for MCP: pip install 'relquery[mcp]'."
+            raise HttpError(501, needs, "missing_extra") from None
+        await answer(self._app, scope, receive, send)
 
 
 async def _answer(request: Request, error: Exception) -> Response:

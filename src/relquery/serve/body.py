@@ -108,9 +108,10 @@ def invalid(found: Sequence[Mapping[str, Any]]) -> HttpError:
     """What is wrong with a body, and where. found: errors as pydantic tells them.
 
     Of the forms that a field may have, the one that was read furthest counts, and of those the one
-    whose type was right.
+    whose type was right. An object whose `type` is not one of those that there may be is refused by
+    the name of its type.
     """
-    told = max(found, key=lambda each: (len(each["loc"]), not each["type"].endswith("_type")))
+    told = max(found, key=_how_telling)
     if told["type"] == "json_invalid":
         reason, at = told.get("ctx", {}).get("error", ""), told["loc"][-1:]
         place = f" (character {at[0]})" if at and isinstance(at[0], int) else ""
@@ -119,9 +120,26 @@ def invalid(found: Sequence[Mapping[str, Any]]) -> HttpError:
         return bad_request(
             "The body must be a JSON object, sent with the header 'Content-Type: application/json'."
         )
-    where = ".".join(str(part) for part in told["loc"] if not _is_form(part))
+    where, context = _shown(told["loc"]), told.get("ctx", {})
+    if told["type"] == "literal_error" and told["loc"][-1] == "type":
+        where, kind, known = _shown(told["loc"][:-1]), told["input"], context["expected"]
+    else:
+        kind, known = context.get("tag"), context.get("expected_tags")
+    if kind is not None:
+        refused = not_supported(f"{where} of type {str(kind)[:40]}", f"Give {known}.")
+        return replace(refused, param=where)
     message = f"{where}: {told['msg']}" if where else str(told["msg"])
     return bad_request(message, where or None, told["type"])
+
+
+def _how_telling(error: Mapping[str, Any]) -> tuple[int, bool, bool]:
+    place, kind = error["loc"], error["type"]
+    return len(place), not kind.endswith("_type"), bool(place) and place[-1] == "type"
+
+
+def _shown(place: Sequence[object]) -> str:
+    """Where a field is, with dots."""
+    return ".".join(str(part) for part in place if not _is_form(part))
 
 
 def _is_form(part: object) -> bool:

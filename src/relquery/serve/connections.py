@@ -1,143 +1,18 @@
-"""Connections: how they are taken, what their requests may have, and how they end."""
+"""What a client's connection may send, and how long it may take."""
 
 from __future__ import annotations
 
 import asyncio
-import errno
 import json
-import logging
-import signal
-import socket
-import time
-from collections.abc import Callable
-from contextlib import suppress
-from types import FrameType
 from typing import Any, ClassVar
 
-import uvicorn
-from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from relquery.errors import ConfigError
 from relquery.serve.errors import HttpError, openai_body
-from relquery.serve.server import Server
-from relquery.serve.settings import ServeConfig
 
-_LOG = logging.getLogger("relquery.serve")
-TICK = 0.02  # seconds between two looks at what is still open
-LAST_WORDS = 2.0  # seconds in which errors reach those whose requests were ended
-BACKLOG = 4096  # connections that wait to be accepted
-# Seconds that an idle connection stays open. Clients close theirs after 5 (httpx, and with it the
-# SDKs) to 60 seconds; if the server were first, it could close one just as a request is sent.
-KEEP_ALIVE = 75
 MOST_HEAD = 64 << 10
 """Bytes of a request's first line and headers, and of what follows a body in chunks."""
 _WORDS = {400: "Bad Request", 408: "Request Timeout", 431: "Request Header Fields Too Large"}
-
-
-def bind(host: str, port: int) -> socket.socket:
-    """A socket at an address, which does not listen yet.
-
-    Raises ConfigError for an address that is taken or that this machine does not have.
-    """
-    try:
-        found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
-        family, kind, protocol, _, address = found[0]
-        taken = socket.socket(family, kind, protocol)
-    except OSError as error:
-        raise ConfigError(f"--host {host}: {error.strerror or error}.") from error
-    try:
-        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        taken.bind(address)
-    except OSError as error:
-        taken.close()
-        raise ConfigError(_why_not(host, port, error)) from error
-    return taken
-
-
-def _why_not(host: str, port: int, error: OSError) -> str:
-    match error.errno:
-        case errno.EADDRINUSE:
-            return f"Port {port} of {host} is taken. Give another one: --port (0: any free one)."
-        case errno.EACCES:
-            return f"Port {port} is not allowed to you. Give one above 1023: --port 8000."
-    return f"This machine cannot listen at {host}, port {port}: {error.strerror}. Check --host."
-
-
-class Listener(uvicorn.Server):
-    """uvicorn's server, which stops in an order of ours.
-
-    The first signal: new requests are answered 503, those that run have the grace of the settings
-    to end, and what is left ends with an error. A second Ctrl-C: all at once.
-
-    told: called with the server and its port once it takes requests.
-    """
-
-    def __init__(
-        self, app: ASGIApp, server: Server, told: Callable[[Server, int], None] | None
-    ) -> None:
-        super().__init__(_settings(app, server.config))
-        self._server, self._told = server, told
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Take requests. Raises ConfigError for an address that was taken meanwhile."""
-        try:
-            await super().startup(sockets)
-        except OSError as error:
-            config = self._server.config
-            raise ConfigError(_why_not(config.host, config.port, error)) from error
-        if self._told is not None and sockets:
-            self._told(self._server, sockets[0].getsockname()[1])
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """A signal says to stop. Unlike uvicorn's, the process does not end by it."""
-        if self.should_exit and sig == signal.SIGINT:
-            self.force_exit = True
-        self.should_exit = self._server.admission.stopping = True
-
-    async def main_loop(self) -> None:
-        """Serve until a signal, and then until nothing is open."""
-        await super().main_loop()
-        self._server.admission.stopping = True
-        grace = self._server.config.grace
-        if self._server.serving:
-            _LOG.info("stopping; %d requests have %g s to end", self._server.serving, grace)
-        await self._until_idle(grace)
-        if not self.force_exit:
-            self._server.abandon()
-            ending = asyncio.create_task(asyncio.to_thread(self._server.stop))
-            await self._until_idle(LAST_WORDS)
-            await ending
-        else:
-            self._server.stop(patience=0.0)
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Close what is open. uvicorn leaves out the application's end after a second Ctrl-C, which
-        then breaks its task, and the log has a traceback."""
-        await super().shutdown(sockets)
-        if self.force_exit:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self.lifespan.shutdown(), LAST_WORDS)
-
-    async def _until_idle(self, seconds: float) -> None:
-        until = time.monotonic() + seconds
-        while self._server.serving and not self.force_exit and time.monotonic() < until:
-            await asyncio.sleep(TICK)
-
-
-def _settings(app: ASGIApp, config: ServeConfig) -> uvicorn.Config:
-    return uvicorn.Config(
-        app,
-        log_config=None,
-        access_log=False,
-        timeout_graceful_shutdown=1,
-        server_header=False,
-        proxy_headers=False,  # nothing here asks where a request comes from
-        http=Connection,
-        ws="none",
-        backlog=BACKLOG,
-        timeout_keep_alive=KEEP_ALIVE,
-    )
 
 
 class Connection(HttpToolsProtocol):

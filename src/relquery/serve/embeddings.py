@@ -18,7 +18,6 @@ from relquery.arrays import Float32s
 from relquery.backends.embedding.load import LocalEmbedder, load_embedder
 from relquery.errors import ConfigError
 from relquery.serve.body import ANY, WHOLE, Body, Inner, example
-from relquery.serve.document import answers, errors
 from relquery.serve.errors import HttpError, Json, bad_request, not_supported
 from relquery.serve.server import RequestScope, Scope
 
@@ -123,7 +122,7 @@ class RerankBody(Body):
     return_documents: bool | None = None
 
 
-@router.post("/v1/embeddings", responses=errors(404) | answers("OpenAICreateEmbeddingResponse"))
+@router.post("/v1/embeddings")
 async def embed(body: EmbeddingBody, scope: Scope) -> Response:
     """Vectors of texts, of length 1."""
     service = _service(scope, body.model)
@@ -158,8 +157,8 @@ class Ranking(Inner):
     usage: dict[str, int]
 
 
-@router.post("/v1/rerank", response_model=Ranking, responses=errors(404))
-@router.post("/v2/rerank", response_model=Ranking, responses=errors(404))
+@router.post("/v1/rerank", response_model=Ranking)
+@router.post("/v2/rerank", response_model=Ranking)
 async def rerank(body: RerankBody, scope: Scope) -> Response:
     """Rank documents by the cosine of their vectors with the query's."""
     service = _service(scope, body.model)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
+from pydantic import BaseModel
 from starlette.responses import JSONResponse, Response
 from starlette.types import Scope
 
@@ -125,6 +126,36 @@ _ANTHROPIC_KINDS = {
     429: "rate_limit_error",
     503: "overloaded_error",
 }
+
+
+class OpenAIFault(BaseModel):
+    """What is wrong. param: the field that is."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class OpenAIError(BaseModel):
+    """An error in OpenAI's form."""
+
+    error: OpenAIFault
+
+
+class AnthropicFault(BaseModel):
+    """What is wrong."""
+
+    type: str
+    message: str
+
+
+class AnthropicError(BaseModel):
+    """An error in Anthropic's form."""
+
+    type: Literal["error"]
+    error: AnthropicFault
+    request_id: str | None
 
 
 def openai_body(error: HttpError) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from relquery.backends.remote.link import Tally
 from relquery.backends.service.state import EngineState
 from relquery.engine.requests.relquery import Latency
 from relquery.prompt import Answer, Finish
+from relquery.serve.logs import PARTS
 
 MOST_TENANTS = 200
 """Tenants with figures of their own; those that come later share the name OTHER."""
@@ -26,7 +27,6 @@ BUCKETS = (
 )  # fmt: skip
 TOKEN_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
 PREFIX = "relquery_"
-PARTS = ("waiting", "core", "tail")
 REASONS = {"rate_limit_exceeded": "rate_limit"}
 """What figures call an error's code where they call it differently."""
 _COUNTERS: dict[str, tuple[str, ...]] = {

@@ -15,12 +15,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from relquery.serve.body import HEADER
 from relquery.serve.errors import HttpError, as_http, bad_request, response_of, stopping
-from relquery.serve.logs import Served
-from relquery.serve.metrics import PARTS
+from relquery.serve.logs import PARTS, Served, Tracing
 from relquery.serve.server import RequestScope, Server
 from relquery.serve.settings import is_local
 from relquery.serve.streaming import ClientGoneError
-from relquery.serve.tracing import Tracing
 
 _LOG = logging.getLogger("relquery.serve.access")
 OPEN_PATHS = ("/health", "/console")

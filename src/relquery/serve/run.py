@@ -20,8 +20,8 @@ def serve(config: ServeConfig, told: Callable[[Server, int], None] | None = None
     """Serve until a signal says to stop; False if a second one said to stop at once.
 
     told: called with the server and its port once it takes requests. Raises what opening a model
-    raises, ConfigError for an address that is taken and for a wrong keys' file, TableError and
-    MarkupError for files that cannot be read.
+    raises, ConfigError for an address that is taken and for a wrong keys' file, and TableError for
+    a table that cannot be read.
     """
     set_up(config.log, config.log_level)
     with ExitStack() as until_it_ends:

@@ -8,7 +8,6 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from queue import SimpleQueue
 from typing import Annotated, Any, NamedTuple, Protocol, TypeVar
 
 from fastapi import Depends, Request
@@ -20,7 +19,7 @@ from relquery.backends.local.asking import Piece
 from relquery.backends.local.batches import Sink
 from relquery.backends.remote.link import Link
 from relquery.backends.remote.process import Replied
-from relquery.backends.service.client import EngineClient, Facts, Submission
+from relquery.backends.service.client import Facts, Submission
 from relquery.backends.service.state import EngineState, together
 from relquery.engine.requests.relquery import Latency
 from relquery.errors import ConfigError
@@ -257,12 +256,14 @@ class RequestScope:
                 raise stopping()
         return stream
 
-    def backend(self, model: NamedModel, declared: Declared | None = None) -> EngineClient:
-        """The engine for one thread. declared: the relQuery that all of its calls belong to."""
-        self.model = model.name
-        found = _named(declared_by(declared, self._headers))
-        view = EngineView(self, model.engine.link)
-        return EngineClient(view, model.facts, self.tenant, found, model.adapter)
+    def declared(self, body: Declared | None = None) -> engine.Declared:
+        """The relQuery that all calls of one job belong to. Raises HttpError."""
+        return _named(declared_by(body, self._headers))
+
+    def opened(self, size: int) -> None:
+        """Count prompts that a job has asked."""
+        self.prompts += size
+        self.server.admission.open += size
 
     def answered(self, answer: Answer, seconds: float) -> None:
         """Count an answer. What was refused has cost nothing."""
@@ -331,63 +332,6 @@ class CountedSink:
     def _count(self, answered: int) -> None:
         self._left -= answered
         self._scope.server.admission.open -= answered
-
-
-class EngineView:
-    """The engine for one request, whose answers are counted. See Serving; any thread may use it."""
-
-    def __init__(self, scope: RequestScope, link: Link) -> None:
-        self._scope, self._link = scope, link
-        self.clock, self.closed = self._link.clock, False
-        self._counting: dict[Sink, CountedSink] = {}
-
-    def submit(self, submission: Submission, sink: Sink) -> bool:
-        """See Serving. Raises HttpError if the engine is closed, and so does `ask`."""
-        size = len(submission.prompts)
-        counting = CountedSink(
-            self._scope, sink, size, ended=lambda: self._counting.pop(sink, None)
-        )
-        self._counting[sink] = counting
-        self._in_loop(lambda: self._opened(size))
-        if not self._link.submit(submission, counting):
-            self._in_loop(counting.leave)
-            raise stopping()
-        return True
-
-    def cancel(self, sink: Sink) -> bool:
-        """See Serving."""
-        counting = self._counting.get(sink)
-        return counting is not None and self._link.cancel(counting)
-
-    def forecast(self, sink: Sink) -> float | None:
-        """See Serving."""
-        counting = self._counting.get(sink)
-        return 0.0 if counting is None else self._link.forecast(counting)
-
-    def ask(self, question: str, *given: Any) -> Any:
-        """See Serving."""
-        try:
-            return self._link.ask(question, *given)
-        except ConfigError:
-            if self._link.closed:
-                raise stopping() from None
-            raise
-
-    def hear(self, bell: SimpleQueue[T], until: float | None) -> T:
-        """See Serving."""
-        return self._link.hear(bell, until)
-
-    def stop(self) -> None:
-        """The engine is not the asker's own."""
-
-    def _opened(self, size: int) -> None:
-        self._scope.prompts += size
-        self._scope.server.admission.open += size
-
-    def _in_loop(self, count: Callable[[], None]) -> None:
-        """Counting is done where answers are counted: in the event loop."""
-        if self._link.hop is not None:
-            self._link.hop(count)
 
 
 class Form(Protocol):

@@ -3,31 +3,44 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import logging
+import signal
+import socket
+import time
 import warnings
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager, closing, contextmanager, suppress
 from functools import partial
+from types import FrameType
 
+import uvicorn
 from fastapi import FastAPI
+from starlette.types import ASGIApp
 
 from relquery.backends.remote.link import Link
 from relquery.backends.remote.process import EngineProcess, settle
-from relquery.errors import OrderWarning, PartialResultWarning, PromptWarning
-from relquery.serve.api.prompts import Registry
+from relquery.errors import ConfigError, OrderWarning, PartialResultWarning, PromptWarning
 from relquery.serve.app import Lifespan, make_app
 from relquery.serve.auth import Authenticator, KeyAuthenticator
 from relquery.serve.batches.batches import batching
-from relquery.serve.connections import Listener, bind
+from relquery.serve.connections import Connection
 from relquery.serve.embeddings import EmbeddingService
+from relquery.serve.logs import Tracing
 from relquery.serve.middleware import RequestMiddleware, with_cors
 from relquery.serve.server import Server
 from relquery.serve.settings import ServeConfig
-from relquery.serve.sql_workers.hosting import Statements
 from relquery.serve.sql_workers.pool import Pool
-from relquery.serve.tasks import AT_ONCE, TaskPool
-from relquery.serve.tracing import Tracing
+from relquery.serve.sql_workers.statements import AT_ONCE, Statements
 
+_LOG = logging.getLogger("relquery.serve")
+TICK = 0.02  # seconds between two looks at what is still open
+LAST_WORDS = 2.0  # seconds in which errors reach those whose requests were ended
+BACKLOG = 4096  # connections that wait to be accepted
+# Seconds that an idle connection stays open. Clients close theirs after 5 (httpx, and with it the
+# SDKs) to 60 seconds; if the server were first, it could close one just as a request is sent.
+KEEP_ALIVE = 75
 THREADS = 64
 """For what would hold up the event loop; most of them wait for the engine."""
 
@@ -67,26 +80,21 @@ def listen(
 
 @contextmanager
 def opened(config: ServeConfig, gate: Authenticator, pool: Pool) -> Iterator[Sequence[object]]:
-    """What a server keeps until the end of the block: its tables, schemas and threads.
+    """What a server keeps until the end of the block: its tables and threads.
 
-    gate: knows the tenants.
-
-    Raises TableError for a table that cannot be read, MarkupError for a schema.
+    gate: knows the tenants. Raises TableError for a table that cannot be read.
     """
     # Those who ask are told in their answers.
     for kind in (PartialResultWarning, OrderWarning, PromptWarning):
         warnings.simplefilter("ignore", kind)
-    registry = Registry(config.schemas)
     embeddings = EmbeddingService(config.embedder)
-    tasks = TaskPool(partial(gate.share, AT_ONCE))
-    statements = Statements(pool, config)
+    statements = Statements(pool, config, partial(gate.share, AT_ONCE))
     try:
         if config.tables:
             pool.refill()  # what is wrong with them should be said now
-        yield statements, tasks, registry, embeddings
+        yield statements, embeddings
     finally:
         embeddings.close()
-        tasks.close()
         statements.close()
 
 
@@ -106,3 +114,108 @@ def _lifespan(server: Server) -> Lifespan:
             await watching
 
     return lifespan
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A socket at an address, which does not listen yet.
+
+    Raises ConfigError for an address that is taken or that this machine does not have.
+    """
+    try:
+        found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
+        family, kind, protocol, _, address = found[0]
+        taken = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise ConfigError(f"--host {host}: {error.strerror or error}.") from error
+    try:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taken.bind(address)
+    except OSError as error:
+        taken.close()
+        raise ConfigError(_why_not(host, port, error)) from error
+    return taken
+
+
+def _why_not(host: str, port: int, error: OSError) -> str:
+    match error.errno:
+        case errno.EADDRINUSE:
+            return f"Port {port} of {host} is taken. Give another one: --port (0: any free one)."
+        case errno.EACCES:
+            return f"Port {port} is not allowed to you. Give one above 1023: --port 8000."
+    return f"This machine cannot listen at {host}, port {port}: {error.strerror}. Check --host."
+
+
+class Listener(uvicorn.Server):
+    """uvicorn's server, which stops in an order of ours.
+
+    The first signal: new requests are answered 503, those that run have the grace of the settings
+    to end, and what is left ends with an error. A second Ctrl-C: all at once.
+
+    told: called with the server and its port once it takes requests.
+    """
+
+    def __init__(
+        self, app: ASGIApp, server: Server, told: Callable[[Server, int], None] | None
+    ) -> None:
+        super().__init__(_settings(app, server.config))
+        self._server, self._told = server, told
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Take requests. Raises ConfigError for an address that was taken meanwhile."""
+        try:
+            await super().startup(sockets)
+        except OSError as error:
+            config = self._server.config
+            raise ConfigError(_why_not(config.host, config.port, error)) from error
+        if self._told is not None and sockets:
+            self._told(self._server, sockets[0].getsockname()[1])
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """A signal says to stop. Unlike uvicorn's, the process does not end by it."""
+        if self.should_exit and sig == signal.SIGINT:
+            self.force_exit = True
+        self.should_exit = self._server.admission.stopping = True
+
+    async def main_loop(self) -> None:
+        """Serve until a signal, and then until nothing is open."""
+        await super().main_loop()
+        self._server.admission.stopping = True
+        grace = self._server.config.grace
+        if self._server.serving:
+            _LOG.info("stopping; %d requests have %g s to end", self._server.serving, grace)
+        await self._until_idle(grace)
+        if not self.force_exit:
+            self._server.abandon()
+            ending = asyncio.create_task(asyncio.to_thread(self._server.stop))
+            await self._until_idle(LAST_WORDS)
+            await ending
+        else:
+            self._server.stop(patience=0.0)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Close what is open. uvicorn leaves out the application's end after a second Ctrl-C, which
+        then breaks its task, and the log has a traceback."""
+        await super().shutdown(sockets)
+        if self.force_exit:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.lifespan.shutdown(), LAST_WORDS)
+
+    async def _until_idle(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while self._server.serving and not self.force_exit and time.monotonic() < until:
+            await asyncio.sleep(TICK)
+
+
+def _settings(app: ASGIApp, config: ServeConfig) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=1,
+        server_header=False,
+        proxy_headers=False,  # nothing here asks where a request comes from
+        http=Connection,
+        ws="none",
+        backlog=BACKLOG,
+        timeout_keep_alive=KEEP_ALIVE,
+    )

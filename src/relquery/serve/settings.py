@@ -25,9 +25,8 @@ class ServeConfig:
         which clients may call them, each in an engine of its own with the same options.
     host, port: where it listens; by default only on this machine.
     embedder: an encoder for /v1/embeddings, as for relquery.load_embedder; None for none.
-    tables: by name, files that /v1/sql may read. schemas: a folder of prompt schemas that are
-        registered for all. state: a folder for uploaded files and batches; None for a temporary
-        one that is removed at the end.
+    tables: by name, files that /v1/sql may read. state: a folder for uploaded files and batches;
+        None for a temporary one that is removed at the end.
     keys: a file made by `relquery keys`; None to serve everybody as one tenant. open: without keys,
         serve also those who reach this machine over a network. share_cache: tenants read states
         that other tenants' prompts computed, so response times tell what others have sent.
@@ -50,7 +49,6 @@ class ServeConfig:
     port: int = 8000
     embedder: str | None = None
     tables: Mapping[str, str] = field(default_factory=dict)
-    schemas: Path | None = None
     state: Path | None = None
     keys: Path | None = None
     origins: tuple[str, ...] = ()

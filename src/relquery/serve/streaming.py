@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from starlette.responses import Response
@@ -23,6 +23,8 @@ from relquery.serve.values import to_json
 NDJSON = "application/x-ndjson"
 ARROW = "application/vnd.apache.arrow.stream"
 EVENTS = "text/event-stream"
+STREAMED: dict[int | str, dict[str, Any]] = {200: {"content": {EVENTS: {}}}}
+"""For `responses=` of a route whose answers are whole, or events."""
 
 T = TypeVar("T")
 
@@ -94,10 +96,11 @@ class ResponseStream(Generic[T]):
             with suppress(asyncio.CancelledError):
                 await leaving
 
-    async def all(self, receive: Receive) -> list[T]:
-        """All parts. Raises ClientGoneError if the client leaves, and what broke the stream."""
+    async def all(self, receive: Receive | None) -> list[T]:
+        """All parts. receive: of the client that waits for them, if one does. Raises
+        ClientGoneError if it leaves, and what broke the stream."""
         found: list[T] = []
-        async with self.read_by(receive):
+        async with nullcontext() if receive is None else self.read_by(receive):
             while parts := await self.some():
                 found += parts
         return found
@@ -142,7 +145,7 @@ class AnswerStream(ResponseStream[Part]):
         if error is not None or not self._jobs:
             self.finish(error)
 
-    async def answers(self, receive: Receive) -> list[Answer]:
+    async def answers(self, receive: Receive | None = None) -> list[Answer]:
         """All answers, in the order of the prompts. Raises what `all` raises."""
         parts = await self.all(receive)
         found = {part.at: part.answer for part in parts if part.answer is not None}

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import secrets
 import string
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from relquery.errors import ConfigError
 from relquery.prompt import Answer, Finish
-from relquery.serve.errors import bad_request, not_supported
+from relquery.serve.body import Body
+from relquery.serve.errors import bad_request
 from relquery.tools import CallForm, CallParser, Delta, Function, ToolCall, ToolUse
 
 _SHORT = string.ascii_letters + string.digits
@@ -25,16 +26,6 @@ def function_of(name: str, description: str | None, schema: dict[str, Any] | Non
         raise bad_request(str(error), "tools") from error
 
 
-def use_of(functions: Sequence[Function], choice: str, *, parallel: bool) -> ToolUse | None:
-    """Which functions an answer may call; None where a body has none. Raises HttpError."""
-    if not functions and choice in ("auto", "none"):
-        return None
-    try:
-        return ToolUse(tuple(functions), choice, parallel)
-    except ConfigError as error:
-        raise bad_request(str(error), "tool_choice") from error
-
-
 def arguments_of(text: str, where: str) -> str:
     """Arguments of an earlier call, which must be an object. Raises HttpError."""
     try:
@@ -46,16 +37,36 @@ def arguments_of(text: str, where: str) -> str:
     return text or "{}"
 
 
-def only(kind: str) -> Callable[[Any], Any]:
-    """For a validator of tools: those of another type are refused by its name."""
+class CallsTools(Body):
+    """A body with functions that its answer may call; each tool has its own as `described`."""
 
-    def check(given: Any) -> Any:
-        found = given.get("type") if isinstance(given, dict) else None
-        if isinstance(found, str) and found != kind:
-            raise not_supported("tools", f"A tool has the type {found[:40]}; give {kind} ones.")
-        return given
+    tools: list[Any] | None = None
 
-    return check
+    @property
+    def chosen(self) -> str:
+        """Which functions are called: auto, none, required, or the name of one."""
+        raise NotImplementedError
+
+    @property
+    def is_parallel(self) -> bool:
+        """Whether there may be several calls."""
+        raise NotImplementedError
+
+    @property
+    def functions(self) -> list[Function]:
+        """That may be called. Raises HttpError."""
+        return [each.described for each in self.tools or ()]
+
+    @property
+    def tool_use(self) -> ToolUse | None:
+        """Which of them the answer may call; None where there are none. Raises HttpError."""
+        functions, choice = self.functions, self.chosen
+        if not functions and choice in ("auto", "none"):
+            return None
+        try:
+            return ToolUse(tuple(functions), choice, self.is_parallel)
+        except ConfigError as error:
+            raise bad_request(str(error), "tool_choice") from error
 
 
 class Reply:

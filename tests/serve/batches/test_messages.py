@@ -174,7 +174,7 @@ def test_files_of_text_are_documents_of_messages(theirs: anthropic.Anthropic) ->
     assert results(theirs, batch)["a"].message.content == made[0].content
     for source, said in (
         ({"type": "file", "file_id": data.id}, "not text in UTF-8"),
-        ({"type": "url", "url": "http://127.0.0.1/"}, "a source of type url"),
+        ({"type": "url", "url": "http://127.0.0.1/"}, "source of type url"),
     ):
         with pytest.raises(anthropic.BadRequestError, match=said):
             asked(theirs, messages=content(source))

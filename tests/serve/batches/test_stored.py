@@ -17,14 +17,14 @@ from typing import Any, cast
 
 import pytest
 
-from relquery.serve import store
 from relquery.serve.auth import Authenticator
 from relquery.serve.batches import batches as all_batches
+from relquery.serve.batches import store
 from relquery.serve.batches.batches import ENDED, Batches, Record
-from relquery.serve.batches.running import Results
+from relquery.serve.batches.lines import Results
+from relquery.serve.batches.store import Files, Folder, StoredFile, to_its_end
 from relquery.serve.errors import HttpError
 from relquery.serve.server import Server
-from relquery.serve.store import Files, Folder, StoredFile, to_its_end
 
 
 def test_a_file_is_found_by_its_tenant_alone_also_after_a_restart(tmp_path: Path) -> None:

@@ -10,14 +10,14 @@ from urllib.request import Request, urlopen
 import pytest
 from selenium.webdriver.common.keys import Keys
 
-import relquery.serve.console
+import relquery.serve
 from tests.serve.console.page import Page
 from tests.serve.console.stand_in import KEY
 
 CONTROLS = (
     "main button, main input, main textarea, main [tabindex='0'], main [role=img], header button"
 )
-STATIC = Path(relquery.serve.console.__file__).parent / "static"
+STATIC = Path(relquery.serve.__file__).parent / "console"
 
 
 def ask(url: str, method: str = "GET", **headers: str) -> tuple[int, dict[str, str], bytes]:

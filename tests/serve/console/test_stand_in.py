@@ -7,11 +7,11 @@ import json
 from typing import Any
 
 import pytest
+from relquery.serve.api.sql import Explained, TableList
+from relquery.serve.sql_workers.results import Answered
 
 from relquery.connection import connect
 from relquery.errors import PartialResultWarning
-from relquery.serve.api.sql import Explained, TableList
-from relquery.serve.sql_workers.results import Answered
 from relquery.sql.explain.explanation import SCHEMA
 from tests.serve.console import stand_in
 from tests.sql.conftest import SETUP, fails_for_dune

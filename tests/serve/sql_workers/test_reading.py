@@ -10,8 +10,7 @@ import pytest
 from relquery.connection import Connection, connect
 from relquery.errors import ConfigError, SqlSyntaxError, TableError
 from relquery.serve.errors import HttpError
-from relquery.serve.sql_workers.reading import MOST_CHARACTERS, check_reads
-from relquery.serve.sql_workers.tables import Tables
+from relquery.serve.sql_workers.tables import MOST_CHARACTERS, Tables, check_reads
 from tests.sql.fakes import FakeBackend
 
 

@@ -14,7 +14,8 @@ import pytest
 from relquery.connection import Connection, connect
 from relquery.errors import QueryError
 from relquery.serve.errors import as_http
-from relquery.serve.sql_workers.results import Answered
+from relquery.serve.sql_workers.jobs import lines_of, whole
+from relquery.serve.values import to_arrow, to_json
 from relquery.sql.result import Result
 from tests.cases import cases
 from tests.sql.fakes import FakeBackend
@@ -38,20 +39,21 @@ def con() -> Iterator[Connection]:
         yield connection
 
 
-def answered(con: Connection, *values: str) -> Answered:
+def answered(con: Connection, *values: str) -> list[dict[str, Any]]:
+    """Objects of the lines that a client is sent, which are JSON."""
     result = con.sql(f"SELECT {', '.join(f'{value} AS a' for value in values)}")
     assert isinstance(result, Result)
-    return Answered.of(result, con)
+    table = pa.ipc.open_stream(to_arrow(result.table)).read_all()
+    assert table.shape == (1, len(values))
+    return [json.loads(to_json(each)) for each in lines_of(result, con)]
 
 
 def given(con: Connection, *values: str) -> list[Any]:
     """The values as a client reads them from JSON; as lines and in Arrow they can be read too."""
     found = answered(con, *values)
-    assert [line["type"] for line in found.lines()] == ["columns", "rows", "report", "errors"]
-    table = pa.ipc.open_stream(found.arrow()).read_all()
-    assert table.shape == (1, len(values))
+    assert [line["type"] for line in found] == ["columns", "rows", "report", "errors"]
     row: list[Any]
-    (row,) = json.loads(found.whole())["rows"]
+    (row,) = whole(iter(found))["rows"]
     return row
 
 

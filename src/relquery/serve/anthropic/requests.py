@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Field, model_validator
 
 from relquery.errors import ConfigError
 from relquery.prompt import Prompt, Role, Sampling, Span
+from relquery.serve.batches.store import Files
 from relquery.serve.body import ANY, NONE_OF, NOTHING, OFF, WHOLE, Body, Declared, Inner, example
 from relquery.serve.errors import HttpError, bad_request, not_supported
-from relquery.serve.store import Files
-from relquery.serve.tools import function_of, only, use_of
-from relquery.tools import Function, ToolCall, ToolResult, Tools, ToolUse
+from relquery.serve.tools import CallsTools, function_of
+from relquery.tools import Function, ToolCall, ToolResult, Tools
 
 MOST_BREAKPOINTS = 4
 SECONDS = {"5m": 300.0, "1h": 3600.0}
@@ -38,8 +38,6 @@ class TextBlock(Body):
     type: Literal["text"]
     text: Annotated[str, Field(min_length=1)]
     cache_control: CacheControl | None = None
-
-    _known = model_validator(mode="before")(lambda given: _checked_kind(given, ("text",)))
 
 
 class ToolUseBlock(Body):
@@ -87,25 +85,12 @@ class FileSource(Inner):
     file_id: str
 
 
-def _source_kind(given: Any) -> str:
-    kind = given.get("type") if isinstance(given, dict) else getattr(given, "type", None)
-    if isinstance(kind, str) and kind not in ("text", "file"):
-        raise not_supported(f"a source of type {kind[:40]}", "Send text, or a file of text.")
-    return str(kind)
-
-
-Source = Annotated[
-    Annotated[TextSource, Tag("text")] | Annotated[FileSource, Tag("file")],
-    Discriminator(_source_kind),
-]
-
-
 class DocumentBlock(Body):
     """A document in a message: the model reads its title, what is said of it, and its text."""
 
     ACCEPTED: ClassVar[Mapping[str, Any]] = {"citations": (None, {"enabled": False})}
     type: Literal["document"]
-    source: Source
+    source: Annotated[TextSource | FileSource, Field(discriminator="type")]
     title: str | None = None
     context: str | None = None
     cache_control: CacheControl | None = None
@@ -118,44 +103,10 @@ class DocumentBlock(Body):
         return "".join(f"{each.removesuffix(chr(10))}\n" for each in parts if each)
 
 
-def _checked_kind(given: Any, known: tuple[str, ...]) -> Any:
-    """A block; those of another kind are refused by name."""
-    kind = given.get("type") if isinstance(given, dict) else None
-    if isinstance(kind, str) and kind not in known:
-        raise not_supported(f"content of type {kind[:40]}", "Send text blocks.")
-    return given
-
-
-def _block_kind(given: Any) -> str:
-    kind = given.get("type") if isinstance(given, dict) else getattr(given, "type", None)
-    _checked_kind(given, _KINDS)
-    return str(kind) if kind in _KINDS else "text"
-
-
-_KINDS = ("text", "document", "tool_use", "tool_result")
 AnyBlock = TextBlock | DocumentBlock | ToolUseBlock | ToolResultBlock
-Block = Annotated[
-    Annotated[TextBlock, Tag("text")]
-    | Annotated[DocumentBlock, Tag("document")]
-    | Annotated[ToolUseBlock, Tag("tool_use")]
-    | Annotated[ToolResultBlock, Tag("tool_result")],
-    Discriminator(_block_kind),
-]
-
-
-def _form_of(given: object) -> str:
-    return "blocks" if isinstance(given, list) else "text"
-
-
-# Discriminated so that an error names what is wrong in a block, not that it is no string.
-Content = Annotated[
-    Annotated[str, Tag("text")] | Annotated[list[Block], Field(min_length=1), Tag("blocks")],
-    Discriminator(_form_of),
-]
-System = Annotated[
-    Annotated[str, Tag("text")] | Annotated[list[TextBlock], Tag("blocks")],
-    Discriminator(_form_of),
-]
+Block = Annotated[AnyBlock, Field(discriminator="type")]
+Content = str | Annotated[list[Block], Field(min_length=1)]
+System = str | list[TextBlock]
 """Content that may be empty."""
 
 
@@ -230,7 +181,10 @@ class CustomTool(Body):
     input_schema: dict[str, Any]
     cache_control: CacheControl | None = None
 
-    _refuse_kind = model_validator(mode="before")(only("custom"))
+    @property
+    def described(self) -> Function:
+        """See CallsTools. Raises HttpError."""
+        return function_of(self.name, self.description, self.input_schema)
 
 
 class ToolChoice(Inner):
@@ -267,7 +221,7 @@ class OutputConfig(Body):
     format: JsonFormat | None = None
 
 
-class Counted(Body):
+class Counted(CallsTools):
     """What is common to messages and to counting their tokens."""
 
     model_config = example(
@@ -284,18 +238,15 @@ class Counted(Body):
     output_format: JsonFormat | None = None
 
     @property
-    def functions(self) -> list[Function]:
-        """That may be called. Raises HttpError."""
-        return [
-            function_of(each.name, each.description, each.input_schema) for each in self.tools or ()
-        ]
+    def chosen(self) -> str:
+        """See CallsTools."""
+        given = self.tool_choice or ToolChoice(type="auto")
+        return given.name or {"any": "required"}.get(given.type, given.type)
 
     @property
-    def tool_use(self) -> ToolUse | None:
-        """Which of them the answer may call. Raises HttpError."""
-        given = self.tool_choice or ToolChoice(type="auto")
-        choice = given.name or {"any": "required"}.get(given.type, given.type)
-        return use_of(self.functions, choice, parallel=not given.disable_parallel_tool_use)
+    def is_parallel(self) -> bool:
+        """See CallsTools."""
+        return self.tool_choice is None or not self.tool_choice.disable_parallel_tool_use
 
     @property
     def files(self) -> list[DocumentBlock]:

@@ -6,20 +6,27 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 from relquery.engine.requests.declared import Declared
+from relquery.errors import EngineEndedError
 from relquery.serve.auth import Identity
-from relquery.serve.batches.lines import MESSAGES, Line, Wrong, portions, validate
-from relquery.serve.batches.running import Portion, Results
-from relquery.serve.errors import HttpError
-from relquery.serve.server import RequestScope, Server
-from relquery.serve.store import (
+from relquery.serve.batches.lines import (
+    MESSAGES,
+    Answered,
+    Line,
+    Results,
+    Wrong,
+    unanswered_lines,
+    validate,
+)
+from relquery.serve.batches.store import (
     HIDDEN,
     Files,
     Folder,
@@ -27,6 +34,9 @@ from relquery.serve.store import (
     once_there_is_room,
     to_its_end,
 )
+from relquery.serve.errors import HttpError, as_http
+from relquery.serve.server import Question, RequestScope, Server
+from relquery.serve.streaming import AnswerStream
 
 _LOG = logging.getLogger(__name__)
 Status = Literal[
@@ -120,8 +130,10 @@ USUAL_TOKENS = 500
 """Of a prompt and its answer, about."""
 LONGEST_SLEEP = 1.0
 """Seconds after which a batch looks again at its key, which may have been removed."""
-AT_ONCE = 2
-"""Portions of batches that are asked at once; each takes a quarter of the queue."""
+PAUSE = 0.5  # seconds, before the engine is asked again
+MOST_TRIES = 3  # of a line, if the engine's process ends
+_SOON = 0.02  # seconds until a batch looks again whether there is room in the queue
+_READ = 200  # lines that are read at once
 
 
 class LostKeyError(Exception):
@@ -142,7 +154,7 @@ class Batches:
         unfinished = [each for each in self._known.values() if not each.is_over]
         self.files.sweep({name for each in unfinished for name in (each.output, each.errors)})
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._turns, self._saving = asyncio.Semaphore(AT_ONCE), asyncio.Lock()
+        self._saving = asyncio.Lock()
 
     def resume(self) -> None:
         """Go on with all batches that have not ended."""
@@ -253,39 +265,47 @@ class Batches:
         return not wrong
 
     async def _answer(self, record: Record, results: Results, answered: set[str]) -> None:
-        """Ask all lines that have no answer."""
-
-        def count() -> None:
-            record.completed, record.failed = results.succeeded, results.failed
-
-        count()
-        path, most = self.files.path(record.input), await self._most(record)
-        reading = portions(path, record.endpoint, self._server, answered, most, record.tenant)
-        nothing: list[Line] = []
+        """Ask all lines that have no answer, as one relQuery. Raises LostKeyError."""
+        record.completed, record.failed = results.succeeded, results.failed
         declared = Declared(record.id, max(1, record.total - len(answered)))
-        while lines := await asyncio.to_thread(next, reading, nothing):
-            await self._its_turn(record)  # before it takes a turn from batches that may go on
-            async with self._turns:
-                scope = RequestScope(self._server, await self._its_turn(record))
-                await Portion(lines, scope, declared, results, count).run()
+        asking = _Asking(self._server, record, results, declared)
+        path, tenant = self.files.path(record.input), record.tenant
+        reading = unanswered_lines(path, record.endpoint, self._server, answered, tenant)
+        open_, is_lost = asyncio.Semaphore(await self._most(record)), False
+        async with asyncio.TaskGroup() as every:
+            while not is_lost and (lines := await asyncio.to_thread(_some, reading)):
+                for line in lines:
+                    await open_.acquire()
+                    identity = await self._its_turn(record)
+                    if is_lost := identity is None:
+                        break
+                    await self._room_for(line.prompts)
+                    asked = every.create_task(asking.ask(line, identity))
+                    asked.add_done_callback(lambda _: open_.release())
+                    await asyncio.sleep(0)  # it begins, and counts as open
+        if is_lost:
+            raise LostKeyError
 
     async def _most(self, record: Record) -> int:
-        """Prompts that a batch asks at once: with a limit, those of about a minute's tokens."""
-        limits = (await self._its_turn(record)).limits
-        limit = None if limits is None else limits.most[1]
+        """Lines that a batch asks at once: with a limit, those of about a minute's tokens."""
+        identity = await self._its_turn(record)
+        limit = None if identity is None or identity.limits is None else identity.limits.most[1]
         most = max(1, self._server.config.max_waiting // 4)
         return most if limit is None else min(most, max(1, limit // USUAL_TOKENS))
 
-    async def _its_turn(self, record: Record) -> Identity:
-        """Who asks for a batch, once its key's tokens are not used up. Raises LostKeyError."""
+    async def _its_turn(self, record: Record) -> Identity | None:
+        """Who asks for a batch, once its key's tokens are not used up; None for a lost key."""
         while True:
             identity = self._server.gate.of_key(record.key, record.tenant)
-            if identity is None:
-                raise LostKeyError
-            wait = 0.0 if identity.limits is None else identity.limits.wait()
-            if not wait:
+            if identity is None or identity.limits is None or not (wait := identity.limits.wait()):
                 return identity
             await asyncio.sleep(min(wait, LONGEST_SLEEP))
+
+    async def _room_for(self, size: int) -> None:
+        """Wait until batches would leave half of the queue to others."""
+        most = self._server.config.max_waiting // 2
+        while self._server.admission.open and self._server.admission.open + size > most:
+            await asyncio.sleep(_SOON)
 
     async def _finish(self, record: Record, results: Results, status: Status) -> None:
         """Make known what was written."""
@@ -307,6 +327,72 @@ class Batches:
         """Once the disk has room for it."""
         async with self._saving:
             await once_there_is_room(self._folder.save, record.id, asdict(record))
+
+
+def _some(reading: Iterator[Line]) -> list[Line]:
+    return list(islice(reading, _READ))
+
+
+class _Asking:
+    """Asks the lines of one batch. declared: the batch as a relQuery, for lines that have none."""
+
+    def __init__(
+        self, server: Server, record: Record, results: Results, declared: Declared
+    ) -> None:
+        self._server, self._record = server, record
+        self._results, self._declared = results, declared
+        self._ready: list[Answered] = []
+        self._writing = asyncio.Lock()
+
+    async def ask(self, line: Line, identity: Identity) -> None:
+        """Ask a line, and write its answer. Raises HttpError if the server stops."""
+        found: Any = line.question
+        if isinstance(found, Question):
+            scope = RequestScope(self._server, identity)
+            found = await self._answer(found, scope, line.declared or self._declared)
+        self._ready.append((line.custom_id, found))
+        async with self._writing:  # what has come meanwhile is written at once
+            if self._ready:
+                some, self._ready = self._ready, []
+                await once_there_is_room(self._results.add, some)
+                self._record.completed = self._results.succeeded
+                self._record.failed = self._results.failed
+
+    async def _answer(
+        self, question: Question, scope: RequestScope, declared: Declared
+    ) -> dict[str, Any] | HttpError:
+        """The body, or what keeps it from being answered. If the engine's process ends, the
+        question is asked again, unless that happens again and again."""
+        failure = as_http(EngineEndedError(""))
+        for _ in range(MOST_TRIES):
+            try:
+                stream = await self._start(question, scope, declared)
+                try:
+                    answers = await stream.answers()
+                finally:
+                    stream.close()
+                found: dict[str, Any] = await question.form.whole(question.in_order(answers))
+                return found
+            except EngineEndedError as error:
+                failure = as_http(error)
+                await asyncio.sleep(PAUSE)
+            except Exception as error:
+                if self._server.admission.stopping:
+                    raise
+                return as_http(error)
+        return failure
+
+    async def _start(
+        self, question: Question, scope: RequestScope, declared: Declared
+    ) -> AnswerStream:
+        """Raises HttpError if it cannot be asked; waits while too many requests are open."""
+        while True:
+            try:
+                return scope.start(question.groups, declared)
+            except HttpError as error:
+                if error.status != 429:
+                    raise
+            await asyncio.sleep(PAUSE)
 
 
 @asynccontextmanager

@@ -1,25 +1,32 @@
-"""The lines of a batch's input, and the requests that they are."""
+"""The lines of a batch: its input, the requests that they are, and the answers that are written."""
 
 from __future__ import annotations
 
 import json
+import os
+import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
 
 import relquery.engine.requests.declared as engine
+from relquery.serve.anthropic.messages import read_message
 from relquery.serve.anthropic.requests import MessageBody
-from relquery.serve.anthropic.routes import read_message
+from relquery.serve.batches.store import Files, private
 from relquery.serve.body import check_json, declared_by, invalid
-from relquery.serve.errors import HttpError, as_http, bad_request
-from relquery.serve.openai.chat import ChatBody, read_chat
-from relquery.serve.openai.completions import CompletionBody, read_completion
+from relquery.serve.errors import HttpError, as_http, bad_request, openai_body
+from relquery.serve.openai.completions import (
+    ChatBody,
+    CompletionBody,
+    read_chat,
+    read_completion,
+)
 from relquery.serve.openai.responses import ResponseBody, read_response
 from relquery.serve.server import Question, Server
-from relquery.serve.store import Files
 
 MOST_ERRORS = 100
 """That are told of one file."""
@@ -38,6 +45,9 @@ _FIELDS: dict[str, tuple[type, str]] = {
     "url": (str, "text"),
     "body": (dict, "an object"),
 }
+
+Answered = tuple[str, dict[str, Any] | HttpError]
+"""A custom_id, and the body of its answer or why there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,24 +96,14 @@ def validate(path: Path, endpoint: str, server: Server) -> tuple[int, list[Wrong
     return count, wrong
 
 
-def portions(
-    path: Path, endpoint: str, server: Server, answered: set[str], most: int, tenant: str = ""
-) -> Iterator[list[Line]]:
-    """The requests that have no answer, in the order of the file, some at a time.
-
-    most: prompts of a portion; a request that has more is alone. tenant: whose files it may read.
-    """
-    some: list[Line] = []
+def unanswered_lines(
+    path: Path, endpoint: str, server: Server, answered: set[str], tenant: str
+) -> Iterator[Line]:
+    """The requests that have no answer, in the order of the file. tenant: whose files they may
+    read. Waits for the disk."""
     for given in read_lines(path):
-        if given["custom_id"] in answered:
-            continue
-        line = _read(given["custom_id"], endpoint, given["body"], server, tenant)
-        if some and sum(each.prompts for each in some) + line.prompts > most:
-            yield some
-            some = []
-        some.append(line)
-    if some:
-        yield some
+        if given["custom_id"] not in answered:
+            yield _read(given["custom_id"], endpoint, given["body"], server, tenant)
 
 
 def _read(custom_id: str, endpoint: str, given: Any, server: Server, tenant: str) -> Line:
@@ -176,3 +176,87 @@ def _faults(given: Any, endpoint: str, models: tuple[str, ...], known: set[str])
     if given["body"].get("model") not in models:
         message = f"The model is not served. Served: {', '.join(models)}."
         yield Wrong("model_not_found", message, "body.model")
+
+
+class Results:
+    """The output and the errors of one batch; any thread may add to them.
+
+    succeeded, failed: lines of each.
+    """
+
+    def __init__(self, output: Path, errors: Path) -> None:
+        self._output, self._errors = output, errors
+        self._lock = Lock()
+        self.succeeded = self.failed = 0
+
+    def recover(self) -> set[str]:
+        """The ids of requests that have an answer from an earlier run; half a line is removed."""
+        with self._lock:
+            succeeded, failed = _recover(self._output), _recover(self._errors)
+            self.succeeded, self.failed = len(succeeded), len(failed)
+        return succeeded | failed
+
+    def add(self, lines: Iterable[Answered]) -> None:
+        """Write answers: (custom_id, body or error). Each is on disk, or on its way, after this.
+
+        All are written or none: raises OSError where there is no room.
+        """
+        good: list[bytes] = []
+        bad: list[bytes] = []
+        for custom_id, found in lines:
+            (bad if isinstance(found, HttpError) else good).append(_line(custom_id, found))
+        with self._lock:
+            written = _append(self._output, good)
+            try:
+                _append(self._errors, bad)
+            except OSError:
+                os.truncate(self._output, written)
+                raise
+            self.succeeded += len(good)
+            self.failed += len(bad)
+
+
+def _line(custom_id: str, found: dict[str, Any] | HttpError) -> bytes:
+    status = found.status if isinstance(found, HttpError) else 200
+    line = {
+        "id": f"batch_req_{secrets.token_hex(12)}",
+        "custom_id": custom_id,
+        "response": {
+            "status_code": status,
+            "request_id": f"req_{secrets.token_hex(12)}",
+            "body": openai_body(found) if isinstance(found, HttpError) else found,
+        },
+        "error": None,
+    }
+    return json.dumps(line).encode() + b"\n"
+
+
+def _append(path: Path, lines: list[bytes]) -> int:
+    """Write lines, all or none; the size of the file before."""
+    if not lines:
+        return path.stat().st_size if path.exists() else 0
+    with open(path, "ab", buffering=0, opener=private) as file:
+        size = file.tell()
+        content = memoryview(b"".join(lines))
+        try:
+            while content:
+                content = content[file.write(content) :]
+        except OSError:
+            file.truncate(size)
+            raise
+    return size
+
+
+def _recover(path: Path) -> set[str]:
+    """The custom ids of all whole lines; what follows them is cut off."""
+    if not path.exists():
+        return set()
+    found, size = set(), 0
+    with path.open("r+b") as file:
+        for line in file:
+            if not line.endswith(b"\n"):
+                break
+            found.add(str(json.loads(line)["custom_id"]))
+            size += len(line)
+        file.truncate(size)
+    return found

@@ -1,37 +1,44 @@
-"""/v1/files and /v1/batches: files of requests that are answered in their own time."""
+"""/v1/files, /v1/batches and /v1/messages/batches: requests that are answered in their own time."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+import secrets
+import time
+from collections.abc import Iterator, Mapping
+from io import BytesIO
 from typing import Annotated, Any, ClassVar, Literal
 
 from fastapi import APIRouter, Form, Query, Request, UploadFile
 from pydantic import Field
-from starlette.responses import FileResponse, Response
+from starlette.responses import FileResponse, Response, StreamingResponse
 
-from relquery.serve.batches.batches import Batches
-from relquery.serve.body import NOTHING, Body
-from relquery.serve.document import Responses, answers, errors
-from relquery.serve.errors import HttpError, Json, is_anthropic, not_supported
-from relquery.serve.pages import After, Cursor, anthropic_page, openai_page
+from relquery.serve.batches.batches import Batches, Record
+from relquery.serve.batches.lines import MESSAGES, read_lines, write_lines
+from relquery.serve.batches.store import HIDDEN, Files, StoredFile
+from relquery.serve.body import NONE_OF, NOTHING, Body, Inner, example
+from relquery.serve.errors import (
+    HttpError,
+    Json,
+    anthropic_body,
+    bad_request,
+    is_anthropic,
+    not_supported,
+)
+from relquery.serve.models import After, Cursor, Limit, anthropic_page, openai_page
 from relquery.serve.server import RequestScope, Scope
-from relquery.serve.store import StoredFile
+from relquery.serve.streaming import line
 from relquery.serve.values import instant
 
 router = APIRouter(tags=["OpenAI"])
+message_router = APIRouter(tags=["Anthropic"], prefix="/v1/messages/batches")
 MOST_NAME = 255
 _PAGE = "page_"
-ERRORS = "OpenAIError,AnthropicError"
-_FILE, _BATCH = answers("OpenAIFileObject", "The file"), answers("OpenAIBatch", "The batch")
-_CONTENT: Responses = {
-    200: {
-        "description": "The content",
-        "content": {"application/octet-stream": {"schema": {"type": "string"}}},
-    }
-}
+DAY = 86_400
+"""Seconds after which a batch of Anthropic's expires. Those of this server do not."""
 
 
-@router.post("/v1/files", responses=errors(507, form=ERRORS) | _FILE)
+@router.post("/v1/files")
 async def upload_file(
     request: Request,
     scope: Scope,
@@ -49,10 +56,7 @@ async def upload_file(
     return Json(_file(found, request))
 
 
-@router.get(
-    "/v1/files",
-    responses=errors(form=ERRORS) | answers("OpenAIFileObject", "The files", listed=True),
-)
+@router.get("/v1/files")
 async def list_files(
     request: Request,
     scope: Scope,
@@ -77,7 +81,7 @@ async def list_files(
     return Json(openai_page(known, after, limit))
 
 
-@router.get("/v1/files/{file_id}", responses=errors(404, form=ERRORS) | _FILE)
+@router.get("/v1/files/{file_id}")
 async def get_file(file_id: str, request: Request, scope: Scope) -> Response:
     """What is known of a file."""
     return Json(_file(_batches(scope).files.find(file_id, scope.tenant), request))
@@ -85,8 +89,7 @@ async def get_file(file_id: str, request: Request, scope: Scope) -> Response:
 
 @router.get(
     "/v1/files/{file_id}/content",
-    responses=errors(404, form=ERRORS) | _CONTENT,
-    response_class=Response,
+    response_class=FileResponse,
 )
 async def get_content(file_id: str, scope: Scope) -> Response:
     """The content of a file."""
@@ -95,10 +98,7 @@ async def get_content(file_id: str, scope: Scope) -> Response:
     return FileResponse(path, media_type="application/octet-stream")
 
 
-@router.delete(
-    "/v1/files/{file_id}",
-    responses=errors(404, 409, form=ERRORS) | answers("OpenAIFileDeleted", "It is deleted"),
-)
+@router.delete("/v1/files/{file_id}")
 async def delete_file(file_id: str, request: Request, scope: Scope) -> Response:
     """Remove a file."""
     batches = _batches(scope)
@@ -123,7 +123,7 @@ class BatchBody(Body):
     metadata: Annotated[dict[str, str], Field(max_length=16)] | None = None
 
 
-@router.post("/v1/batches", responses=errors(404, 507) | _BATCH)
+@router.post("/v1/batches")
 async def create_batch(body: BatchBody, scope: Scope) -> Response:
     """Answer all requests of a file."""
     batches = _batches(scope)
@@ -133,7 +133,7 @@ async def create_batch(body: BatchBody, scope: Scope) -> Response:
     return Json(record.shown())
 
 
-@router.get("/v1/batches", responses=errors() | answers("OpenAIBatch", "The batches", listed=True))
+@router.get("/v1/batches")
 async def list_batches(
     scope: Scope,
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
@@ -144,13 +144,13 @@ async def list_batches(
     return Json(openai_page({each.id: each.shown() for each in found}, after, limit))
 
 
-@router.get("/v1/batches/{batch_id}", responses=errors(404) | _BATCH)
+@router.get("/v1/batches/{batch_id}")
 async def get_batch(batch_id: str, scope: Scope) -> Response:
     """How far a batch is."""
     return Json(_batches(scope).find(batch_id, scope.tenant).shown())
 
 
-@router.post("/v1/batches/{batch_id}/cancel", responses=errors(404, 409) | _BATCH)
+@router.post("/v1/batches/{batch_id}/cancel")
 async def cancel_batch(batch_id: str, scope: Scope) -> Response:
     """End a batch; the answers that it has are kept."""
     record = _batches(scope).find(batch_id, scope.tenant)
@@ -183,4 +183,162 @@ def _file(file: StoredFile, request: Request) -> dict[str, Any]:
         "filename": file.filename,
         "purpose": file.purpose,
         "status": "processed",
+    }
+
+
+class BatchRequest(Inner):
+    """One request. params: the body of a request for a message."""
+
+    custom_id: Annotated[str, Field(min_length=1, max_length=64)]
+    params: dict[str, Any]
+
+
+class MessageBatchBody(Body):
+    """A request for a batch of messages."""
+
+    model_config = example(
+        {
+            "requests": [
+                {
+                    "custom_id": "tea",
+                    "params": {
+                        "model": "demo",
+                        "max_tokens": 8,
+                        "messages": [{"role": "user", "content": "Is tea good?"}],
+                    },
+                }
+            ]
+        }
+    )
+    ACCEPTED: ClassVar[Mapping[str, Any]] = {"betas": NONE_OF}
+    requests: Annotated[list[BatchRequest], Field(min_length=1)]
+
+
+@message_router.post("")
+async def create_message_batch(body: MessageBatchBody, request: Request, scope: Scope) -> Response:
+    """Answer requests for messages. What is wrong with one is told in its result."""
+    count, most = len(body.requests), scope.server.config.max_rows
+    if count > most:
+        message = f"The batch has {count:,} requests; at most {most:,} may be."
+        raise bad_request(message, "requests", "too_many_rows")
+    names = {each.custom_id for each in body.requests}
+    if len(names) < count:
+        raise bad_request("custom_id must be unique in a batch.", "requests")
+    batches = _batches(scope)
+    lines = ((each.custom_id, each.params) for each in body.requests)
+    content = await asyncio.to_thread(write_lines, lines, MESSAGES)
+    name = f"msgbatch_{secrets.token_hex(12)}"
+    file = await batches.files.upload(BytesIO(content), f"{name}.jsonl", HIDDEN, scope.tenant)
+    record = await batches.create(
+        file,
+        MESSAGES,
+        id=name,
+        status="in_progress",
+        times={"in_progress": int(time.time())},
+        total=count,
+        key=scope.identity.name,
+    )
+    return Json(_message_batch(record, request))
+
+
+@message_router.get("")
+async def list_message_batches(
+    request: Request,
+    scope: Scope,
+    limit: Limit = 20,
+    after_id: Cursor = None,
+    before_id: Cursor = None,
+) -> Response:
+    """The batches, the latest first."""
+    found = reversed(_batches(scope).of(scope.tenant, messages=True))
+    known = {each.id: _message_batch(each, request) for each in found}
+    return Json(anthropic_page(known, limit, after_id, before_id))
+
+
+@message_router.get("/{batch_id}")
+async def get_message_batch(batch_id: str, request: Request, scope: Scope) -> Response:
+    """How far a batch is."""
+    return Json(_message_batch(_found(batch_id, scope), request))
+
+
+@message_router.post("/{batch_id}/cancel")
+async def cancel_message_batch(batch_id: str, request: Request, scope: Scope) -> Response:
+    """End a batch; the answers that it has are kept."""
+    record = _found(batch_id, scope)
+    await _batches(scope).cancel(record)
+    return Json(_message_batch(record, request))
+
+
+@message_router.delete("/{batch_id}")
+async def delete_message_batch(batch_id: str, scope: Scope) -> Response:
+    """Remove a batch that has ended, and its results."""
+    record = _found(batch_id, scope)
+    await _batches(scope).delete(record)
+    return Json({"id": record.id, "type": "message_batch_deleted"})
+
+
+@message_router.get("/{batch_id}/results", response_class=StreamingResponse)
+async def get_results(batch_id: str, scope: Scope) -> Response:
+    """The results of a batch that has ended, in any order."""
+    record = _found(batch_id, scope)
+    if not record.is_over:
+        raise HttpError(404, "The batch has no results yet: it has not ended.", "not_found")
+    results = _results(record, _batches(scope).files)
+    return StreamingResponse(results, media_type="application/x-jsonl")
+
+
+def _found(batch_id: str, scope: Scope) -> Record:
+    return _batches(scope).find(batch_id, scope.tenant, messages=True)
+
+
+def _results(record: Record, files: Files) -> Iterator[bytes]:
+    """Lines with the results. Reads the files."""
+    answered = set[str]()
+    for is_there, name in ((record.has_output, record.output), (record.has_errors, record.errors)):
+        for each in read_lines(files.path(name)) if is_there else ():
+            answered.add(each["custom_id"])
+            yield _result(each["custom_id"], each["response"])
+    left: dict[str, Any] = {"type": "canceled"}
+    if record.status == "failed":
+        why = record.wrong[0]["message"] if record.wrong else "The batch could not be answered."
+        left = {"type": "errored", "error": anthropic_body(HttpError(500, why))}
+    for each in read_lines(files.path(record.input)):
+        if each["custom_id"] not in answered:
+            yield line({"custom_id": each["custom_id"], "result": left})
+
+
+def _result(custom_id: str, response: dict[str, Any]) -> bytes:
+    body, status = response["body"], response["status_code"]
+    result = {"type": "succeeded", "message": body}
+    if status != 200:
+        error = anthropic_body(HttpError(status, body["error"]["message"]), response["request_id"])
+        result = {"type": "errored", "error": error}
+    return line({"custom_id": custom_id, "result": result})
+
+
+def _message_batch(record: Record, request: Request) -> dict[str, Any]:
+    """A batch as clients see it. Until it has ended, all of its requests are being processed."""
+    over, times = record.is_over, record.times
+    left = record.total - record.completed - record.failed
+    is_cancelled = record.status == "cancelled"
+    counts = {
+        "processing": 0 if over else record.total,
+        "succeeded": record.completed if over else 0,
+        "errored": record.failed + (0 if is_cancelled else left) if over else 0,
+        "canceled": left if over and is_cancelled else 0,
+        "expired": 0,
+    }
+    working = "canceling" if record.status == "cancelling" else "in_progress"
+    cancelled_at = times.get("cancelling")
+    return {
+        "id": record.id,
+        "type": "message_batch",
+        "processing_status": "ended" if over else working,
+        "request_counts": counts,
+        "created_at": instant(record.created_at),
+        "expires_at": instant(record.created_at + DAY),
+        "ended_at": instant(times[record.status]) if over else None,
+        "cancel_initiated_at": None if cancelled_at is None else instant(cancelled_at),
+        "archived_at": None,
+        "results_url": str(request.url_for("get_results", batch_id=record.id)) if over else None,
     }

@@ -25,7 +25,7 @@ from relquery.serve.body import (
     Integer,
 )
 from relquery.serve.errors import bad_request, not_supported
-from relquery.serve.tools import arguments_of, only
+from relquery.serve.tools import CallsTools, arguments_of, function_of
 from relquery.tools import Function, ToolCall, ToolResult, Tools, ToolUse
 
 MOST_CHOICES = 128
@@ -274,9 +274,6 @@ def form_of(
     return found._replace(tools=None) if tools.choice == "none" else AnswerForm(tools=tools)
 
 
-TEXTS = ("text", "input_text", "output_text")
-
-
 class TextPart(Inner):
     """Text in a message. prompt_cache_breakpoint: all prefixes are cached, with or without it."""
 
@@ -285,15 +282,6 @@ class TextPart(Inner):
     prompt_cache_breakpoint: Any = None
     annotations: list[Any] | None = None
     logprobs: list[Any] | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _refuse(cls, given: Any) -> Any:
-        """Other parts are refused by the name of their type."""
-        kind = given.get("type") if isinstance(given, dict) else None
-        if isinstance(kind, str) and kind not in TEXTS:
-            raise not_supported(f"content of type {kind}", "Send text.")
-        return given
 
 
 class DescribedFunction(Inner):
@@ -304,6 +292,11 @@ class DescribedFunction(Inner):
     parameters: dict[str, Any] | None = None
     strict: bool | None = None
 
+    @property
+    def described(self) -> Function:
+        """See CallsTools. Raises HttpError."""
+        return function_of(self.name, self.description, self.parameters)
+
 
 class FunctionTool(Inner):
     """A function that the model may call."""
@@ -311,7 +304,28 @@ class FunctionTool(Inner):
     type: Literal["function"] = "function"
     function: DescribedFunction
 
-    _refuse = model_validator(mode="before")(only("function"))
+    @property
+    def described(self) -> Function:
+        """See CallsTools. Raises HttpError."""
+        return self.function.described
+
+
+class ToolOptions(CallsTools):
+    """How functions are called, in chats and responses."""
+
+    tool_choice: Any = None
+    parallel_tool_calls: bool | None = None
+
+    @property
+    def chosen(self) -> str:
+        """See CallsTools."""
+        given = self.tool_choice or "auto"
+        return given if isinstance(given, str) else str(given.chosen)
+
+    @property
+    def is_parallel(self) -> bool:
+        """See CallsTools."""
+        return self.parallel_tool_calls is not False
 
 
 class NamedFunction(Inner):
@@ -325,6 +339,11 @@ class NamedChoice(Inner):
 
     type: Literal["function"]
     function: NamedFunction
+
+    @property
+    def chosen(self) -> str:
+        """Its name."""
+        return self.function.name
 
 
 class CalledFunction(Inner):

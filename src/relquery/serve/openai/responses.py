@@ -9,13 +9,12 @@ from itertools import count
 from typing import Annotated, Any, ClassVar, Literal
 
 from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 from starlette.responses import Response
 
 from relquery.prompt import Answer, Prompt, Sampling
 from relquery.serve.body import ANY, NONE_OF, NOTHING, OFF, WHOLE, Body, Declared, Inner, example
-from relquery.serve.document import errors, streamed
-from relquery.serve.errors import HttpError, not_supported
+from relquery.serve.errors import HttpError
 from relquery.serve.openai.choices import finish_of, response_usage_of
 from relquery.serve.openai.fields import (
     SHARED,
@@ -30,14 +29,15 @@ from relquery.serve.openai.fields import (
     Sampled,
     TextFormat,
     TextPart,
+    ToolOptions,
     form_of,
     prompt_of,
     samplings,
 )
 from relquery.serve.server import Asked, NamedModel, Question, Scope, Server
-from relquery.serve.streaming import AnswerStream, event
-from relquery.serve.tools import Reply, function_of, only, use_of
-from relquery.tools import Delta, Function, ToolUse
+from relquery.serve.streaming import STREAMED, AnswerStream, event
+from relquery.serve.tools import Reply
+from relquery.tools import Delta
 
 router = APIRouter(tags=["OpenAI"])
 Json = dict[str, Any]
@@ -63,13 +63,16 @@ class FunctionTool(DescribedFunction):
 
     type: Literal["function"] = "function"
 
-    _refuse = model_validator(mode="before")(only("function"))
-
 
 class NamedChoice(NamedFunction):
     """The function that is called."""
 
     type: Literal["function"]
+
+    @property
+    def chosen(self) -> str:
+        """Its name."""
+        return self.name
 
 
 class InputMessage(ChatMessage):
@@ -101,15 +104,11 @@ class ResultItem(Inner):
     output: str | list[TextPart]
 
 
-def _kind_of(given: object) -> str:
-    """Other items are refused by the name of their type."""
-    kind = given.get("type", "message") if isinstance(given, dict) else "message"
-    if isinstance(kind, str) and kind not in _ITEMS:
-        raise not_supported(f"input of type {kind[:40]}", "Send messages, calls and their outputs.")
-    return str(kind)
+def _kind_of(given: Any) -> Any:
+    found = given.get("type", "message") if isinstance(given, dict) else None
+    return found if isinstance(found, str) else None
 
 
-_ITEMS = ("message", "function_call", "function_call_output")
 InputItem = Annotated[
     Annotated[InputMessage, Tag("message")]
     | Annotated[CallItem, Tag("function_call")]
@@ -132,7 +131,7 @@ class Reasoning(Body):
     }
 
 
-class ResponseBody(Body):
+class ResponseBody(ToolOptions):
     """A request for a response. Responses are not stored."""
 
     model_config = example({"model": "demo", "input": "Is tea good?"})
@@ -155,7 +154,6 @@ class ResponseBody(Body):
     input: str | Annotated[list[InputItem], Field(min_length=1)]
     tools: list[FunctionTool] | None = None
     tool_choice: Literal["none", "auto", "required"] | NamedChoice | None = None
-    parallel_tool_calls: bool | None = None
     instructions: str | None = None
     max_output_tokens: Annotated[int, Field(ge=1), WHOLE] | None = None
     metadata: dict[str, str] | None = None
@@ -178,20 +176,6 @@ class ResponseBody(Body):
         if self.instructions:
             given = [ChatMessage(role="system", content=self.instructions), *given]
         return prompt_of(given, self.functions)
-
-    @property
-    def functions(self) -> list[Function]:
-        """That may be called. Raises HttpError."""
-        return [
-            function_of(each.name, each.description, each.parameters) for each in self.tools or ()
-        ]
-
-    @property
-    def tool_use(self) -> ToolUse | None:
-        """Which of them the answer may call. Raises HttpError."""
-        given = self.tool_choice
-        choice = given.name if isinstance(given, NamedChoice) else given or "auto"
-        return use_of(self.functions, choice, parallel=self.parallel_tool_calls is not False)
 
     def sampling(self, model: NamedModel) -> Sampling:
         """How the answer is chosen. Raises HttpError."""
@@ -223,7 +207,7 @@ def _messages(items: Sequence[InputMessage | CallItem | ResultItem]) -> list[Cha
     return found
 
 
-@router.post("/v1/responses", responses=errors(404, 422, 504) | streamed("OpenAIResponse"))
+@router.post("/v1/responses", responses=STREAMED)
 async def respond(body: ResponseBody, scope: Scope) -> Response:
     """Answer an input."""
     return await read_response(body, scope.server).ask(scope, body)

@@ -1,29 +1,127 @@
-"""Workers that are ready, and the process that makes them."""
+"""Workers that are ready, the process that forks them, and what they are told to do.
+
+That process has the tables. It has one thread, so that a fork copies nothing half done, and a fork
+shares its memory: a worker has all tables within milliseconds, without a copy.
+"""
 
 from __future__ import annotations
 
 import atexit
+import gc
 import logging
 import multiprocessing
 import os
 import signal
+import sys
+import warnings
 from collections import deque
+from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from multiprocessing.connection import Connection, Pipe
 from multiprocessing.process import BaseProcess
-from multiprocessing.reduction import send_handle
+from multiprocessing.reduction import recv_handle, send_handle
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Lock
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from relquery.backends.remote.process import receive
-from relquery.errors import ConfigError
+from relquery.backends.remote.process import Replied, receive, send_events
+from relquery.backends.service.client import Facts
+from relquery.engine.requests.declared import Declared
+from relquery.errors import ConfigError, OrderWarning, PartialResultWarning, PromptWarning
+from relquery.serve.logs import set_up
 from relquery.serve.settings import ServeConfig
-from relquery.serve.sql_workers.work import Table
-from relquery.serve.sql_workers.zygote import FORK, zygote
+
+if TYPE_CHECKING:
+    from relquery.ir.spnl.read import WireQuery
 
 _LOG = logging.getLogger(__name__)
 WARM = 4
 """Workers that wait for work."""
+FORK = 0
+"""In place of a worker's number, which says that it is to be reaped: another one is wanted, and the
+server's end of its pipe follows."""
+_SOON = 0.02  # seconds until it is looked again whether a killed worker has ended
+_ALONE = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A registered table."""
+
+    schema: str
+    """ "main", or the name of the DuckDB file that it comes from."""
+    name: str
+    columns: tuple[tuple[str, str], ...]
+    """Names and types."""
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Explain:
+    """Gives the text and the rows of an explanation. params, options: of Connection.explain."""
+
+    query: str
+    params: Any
+    options: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SpanQuery:
+    """Answers a span query, which may search the tables and the documents that came with it; or
+    computes the states of what it reads in any order, and gives of how many texts."""
+
+    query: WireQuery
+    prepares: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MarkupPrompt:
+    """Answers a prompt over a schema. options: of Connection.prompt."""
+
+    schema: str
+    prompt: str
+    options: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """Runs a statement, and tells its result in parts; of a stream lines of JSON, with progress.
+    params, options: of Connection.sql.
+    """
+
+    query: str
+    params: Any
+    options: Mapping[str, Any]
+    form: Literal["json", "arrow", "stream"]
+    max_calls: int | None = None
+    """Calls that it may ask at most."""
+    rows: int | None = None
+    """Rows that are told at most."""
+
+
+Job = Explain | SpanQuery | MarkupPrompt | Statement
+
+
+class Work(NamedTuple):
+    """A job and its limits. Sent to a worker first; it says what comes of it by a Replied."""
+
+    job: Job
+    facts: Facts
+    tenant: str
+    declared: Declared | None
+    adapter: str
+    called: tuple[str, ...]
+    """By which clients call the model; its calls may name no other."""
+    answers: Path
+    """The file of the tenant's answers."""
+    window: int
+    """Prompts that may be open at once."""
+    most: int
+    """Prompts that it may ask."""
+    gives_way: bool = False
+    """Whether first statements of others go first from the beginning."""
 
 
 class Worker:
@@ -157,3 +255,56 @@ class Pool:
             send_handle(self._control, theirs.fileno(), self._process.pid)
         theirs.close()
         return Worker(ours)
+
+
+def zygote(control: Connection, config: ServeConfig, indexes: str) -> None:
+    """The main function of the process; it ends, with all workers, when the server's end of
+    `control` is closed.
+
+    indexes: folder for those of searched tables.
+    """
+    # It is the server who decides when to stop; see relquery.backends.remote.process.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    os.environ.update(dict.fromkeys(_ALONE, "1"))
+    sys.set_int_max_str_digits(0)  # a worker that takes long is killed
+    from relquery.serve.sql_workers import worker
+
+    set_up(config.log, config.log_level)
+    for kind in (PartialResultWarning, OrderWarning, PromptWarning):
+        warnings.simplefilter("ignore", kind)  # those who ask are told in their answers
+    try:
+        desk = worker.prepared(config.tables, config.sql_memory, indexes)
+    except Exception as error:
+        send_events(control, [Replied(0, None, error)])
+        return
+    gc.collect()
+    gc.freeze()  # a collection would copy what is shared
+    send_events(control, [Replied(0, desk.tables.all)])
+    workers: dict[int, bool] = {}
+    with suppress(EOFError, OSError):
+        while True:
+            if not control.poll(_SOON if any(workers.values()) else None):
+                _reap(workers)
+                continue
+            if (number := control.recv()) != FORK:
+                if number in workers:  # not of an earlier process like this one
+                    workers[number] = True
+                continue
+            handle = recv_handle(control)
+            if (number := os.fork()) == 0:
+                control.close()
+                worker.serve_one(Connection(handle), desk)
+            os.close(handle)
+            workers[number] = False
+    for number in workers:
+        os.kill(number, signal.SIGKILL)
+    os._exit(0)
+
+
+def _reap(workers: dict[int, bool]) -> None:
+    """Take note of the end of those that the server has left: until then a number is not given to
+    another process, so that the server kills none but its own."""
+    for number in [each for each, is_left in workers.items() if is_left]:
+        if os.waitpid(number, os.WNOHANG)[0]:
+            del workers[number]

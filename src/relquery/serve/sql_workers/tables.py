@@ -1,20 +1,28 @@
-"""The tables of a server: read into memory once, then out of reach of files and settings."""
+"""The tables of a server, and which statements of clients may read them.
+
+Tables are read into memory once, then out of reach of files and settings. A statement may read the
+registered tables and nothing else: DuckDB parses it, and each part of its tree must be on a list.
+The database itself is locked as well, so no statement reaches a file, whatever is missed here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import duckdb
 
-from relquery.connection import Connection
 from relquery.demo.files import table_path
-from relquery.errors import ConfigError
-from relquery.serve.sql_workers.work import Table
+from relquery.errors import ConfigError, did_you_mean
+from relquery.serve.errors import HttpError, bad_request
+from relquery.serve.sql_workers.pool import Table
+from relquery.sql import names as ours
 from relquery.sql import tables as hosts
 from relquery.sql.host.database import Database
 from relquery.sql.names import quoted, quoted_text
+from relquery.sql.parser.statements import Text, split
+from relquery.sql.parser.tokens import tokenize, without_field_names
 
 _DEMO = "demo:"
 _FILE = "file_of_a_table"
@@ -76,17 +84,6 @@ class Tables:
         self.connection.close()
 
 
-@dataclass(frozen=True, slots=True)
-class Desk:
-    """What a job has."""
-
-    connection: Connection
-    """Over the tables, with the tenant's answers."""
-    tables: Tables
-    tell: Callable[[Any], None]
-    """Says something to whoever reads; waits while they are behind."""
-
-
 _LOCKED = (
     # No statement reaches a file, not even those in which DuckDB keeps what memory cannot hold.
     "temp_directory = ''",
@@ -135,3 +132,142 @@ def _tables(connection: Any) -> Iterator[Table]:
         place = f"{quoted(schema)}.{quoted(name)}"
         ((rows,),) = connection.execute(f"SELECT count(*) FROM {place}").fetchall()
         yield Table(schema, name, tuple((str(one), str(kind)) for one, kind in pairs), rows)
+
+
+MOST_CHARACTERS = 100_000
+"""Of a statement."""
+
+_QUERIES = {"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"}
+_ROWS = {
+    "generate_series", "range", "unnest", "repeat", "json_each", "json_tree", "histogram",
+    "histogram_values", *(name.lower() for name in ours.USAGES),
+}  # fmt: skip
+_LISTINGS = {'"tables"', "__show_tables_expanded"}
+_FORBIDDEN = {
+    # settings, and what is outside of the tables
+    "current_setting", "getenv", "getvariable", "current_query", "current_database",
+    "current_catalog", "current_schemas", "in_search_path", "stats",
+    # effects
+    "nextval", "currval", "setval", "setseed", "write_log",
+    # waiting
+    "sleep_ms", "pg_sleep",
+    # SQL in texts
+    "json_deserialize_sql", "json_serialize_plan",
+}  # fmt: skip
+
+
+def check_reads(sql: str, database: Database, tables: Iterable[Table]) -> Text:
+    """The one statement of a text.
+
+    Raises HttpError for what a client may not run, and SqlSyntaxError for what does not parse.
+    """
+    if len(sql) > MOST_CHARACTERS:
+        raise _refused(f"The query has {len(sql):,} characters; at most {MOST_CHARACTERS:,} may be")
+    texts = split(sql, database)
+    if len(texts) > 1:
+        raise _refused(f"These are {len(texts)} statements. Send one at a time")
+    (one,) = texts
+    query = one.given if one.option is None else one.query
+    tree = _tree(without_field_names(query, tokenize(query)), database)
+    if tree is None:
+        kind = one.kind.replace("_", " ") if one.option is None else "what EXPLAIN is given"
+        pivot = " A PIVOT must list its values: PIVOT t ON a IN (1, 2)." if kind == "MULTI" else ""
+        raise _refused(
+            f"The statement is {kind}. Only statements that read can be run: SELECT, WITH, FROM, "
+            f"VALUES, DESCRIBE, SUMMARIZE, SHOW TABLES, and EXPLAIN of these.{pivot}"
+        )
+    _Checking(tables, _catalog(database)).check(tree)
+    return one
+
+
+class _Checking:
+    """Checks each part of a statement's tree."""
+
+    def __init__(self, tables: Iterable[Table], catalog: set[str]) -> None:
+        self._tables = {(one.schema.lower(), one.name.lower()) for one in tables}
+        self._catalog = catalog
+
+    def check(self, tree: object) -> None:
+        """Raises HttpError."""
+        parts = list(_parts(tree))
+        named = {name.lower() for part in parts for name in _ctes(part)}
+        if own := named & self._catalog:
+            raise _refused(f"WITH defines '{min(own)}', which is a name of DuckDB's own")
+        for part in parts:
+            self._check_part(part, named)
+
+    def _check_part(self, part: dict[str, Any], named: set[str]) -> None:
+        match part:
+            case {"type": str(kind)} if kind.endswith("_NODE") and kind not in _QUERIES:
+                raise _refused("The statement changes something. Only reading is allowed")
+            case {"type": "TABLE_FUNCTION", "function": {"function_name": str(name)}}:
+                if name.lower() not in _ROWS:
+                    raise _refused(f"FROM {name}(...) is not allowed")
+            case {"type": "TABLE_FUNCTION"}:
+                raise _refused("A function in FROM without a name is not allowed")
+            case {"type": "BASE_TABLE", "qualified_name": {"path": [*path]}}:
+                self._check_table(path, named)
+            case {"type": "BASE_TABLE"}:
+                raise _refused("A table without a name is not allowed")
+            case {"type": "SHOW_REF", "query": None}:
+                path = part.get("qualified_name", {}).get("path", [])
+                if not (len(path) == 1 and path[0] in _LISTINGS):
+                    self._check_table(path, named)
+            case {"function_name": str(name)}:
+                if name.lower() in _FORBIDDEN or name.lower().startswith(ours.PREFIX):
+                    raise _refused(f"The function {name} is not allowed")
+
+    def _check_table(self, path: list[str], named: set[str]) -> None:
+        lower = [str(part).lower() for part in path]
+        if len(lower) == 1 and lower[0] in named:
+            return
+        place = lower[1:] if len(lower) == 3 and lower[0] == "memory" else lower
+        whole = ("main", *place) if len(place) == 1 else tuple(place)
+        if whole not in self._tables:
+            known = sorted(name for schema, name in self._tables if schema == "main")
+            hint = did_you_mean(lower[-1] if lower else "", known)
+            listing = ", ".join(known) or "none"
+            raise bad_request(
+                f"The table '{'.'.join(map(str, path))}' does not exist. Tables: {listing}.{hint}",
+                "query",
+                "unknown_table",
+            )
+
+
+def _parts(value: object) -> Iterator[dict[str, Any]]:
+    """All objects in a JSON value."""
+    waiting = [value]
+    while waiting:
+        match waiting.pop():
+            case dict() as found:
+                yield found
+                waiting += found.values()
+            case list() as found:
+                waiting += found
+
+
+def _ctes(part: dict[str, Any]) -> Iterator[str]:
+    match part:
+        case {"cte_map": {"map": [*entries]}}:
+            yield from (str(entry["key"]) for entry in entries)
+
+
+def _tree(query: str, database: Database) -> object | None:
+    """A statement as DuckDB parses it; None if it is not one that can only read."""
+    written = database.connection.execute(
+        "SELECT json_serialize_sql($query::VARCHAR)", {"query": query}
+    ).fetchone()[0]
+    found = json.loads(written)
+    return None if found["error"] else found["statements"]
+
+
+def _catalog(database: Database) -> set[str]:
+    """The names of DuckDB's own views."""
+    rows = database.connection.execute(
+        "SELECT DISTINCT lower(view_name) FROM duckdb_views() WHERE internal"
+    ).fetchall()
+    return {name for (name,) in rows}
+
+
+def _refused(why: str) -> HttpError:
+    return HttpError(403, why if why.endswith(".") else f"{why}.", "not_allowed", "query")

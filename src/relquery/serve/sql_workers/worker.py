@@ -33,10 +33,10 @@ from relquery.connection import connect
 from relquery.errors import ConfigError, QueryError
 from relquery.ledger import Ledger
 from relquery.serve.errors import bad_request
-from relquery.serve.sql_workers.jobs import done
+from relquery.serve.sql_workers.jobs import Desk, done
+from relquery.serve.sql_workers.pool import Statement, Work
 from relquery.serve.sql_workers.portions import PortionedEngine
-from relquery.serve.sql_workers.tables import Desk, Tables
-from relquery.serve.sql_workers.work import Statement, Work
+from relquery.serve.sql_workers.tables import Tables
 from relquery.sql.exchange.arrow import Most
 from relquery.sql.executor.context import Models
 from relquery.sql.retrieval.functions import install_count

@@ -16,19 +16,17 @@ from starlette.responses import Response
 from relquery.backends.local.asking import Begun
 from relquery.prompt import Answer, Finish
 from relquery.serve.anthropic.requests import Counted, MessageBody, sampling_of
-from relquery.serve.document import answers, errors, streamed
+from relquery.serve.batches.store import Files
 from relquery.serve.errors import HttpError, Json, anthropic_body, unanswered
 from relquery.serve.server import Asked, Question, RequestScope, Scope, Server
-from relquery.serve.store import Files
-from relquery.serve.streaming import AnswerStream, event
+from relquery.serve.streaming import STREAMED, AnswerStream, event
 from relquery.serve.tools import Reply
 from relquery.tools import Delta, ToolCall
 
 router = APIRouter(tags=["Anthropic"])
-ERRORS = errors(404, 422, 504, form="AnthropicError")
 
 
-@router.post("/v1/messages", responses=ERRORS | streamed("AnthropicMessage"))
+@router.post("/v1/messages", responses=STREAMED)
 async def create_message(body: MessageBody, scope: Scope, request: Request) -> Response:
     """Answer messages."""
     await _read_files(body, scope)
@@ -45,7 +43,7 @@ def read_message(body: MessageBody, server: Server, request: str = "") -> Questi
     return Question([asked], _MessageForm(body, ttls, request, reply))
 
 
-@router.post("/v1/messages/count_tokens", responses=ERRORS | answers("TokenCount"))
+@router.post("/v1/messages/count_tokens")
 async def count_tokens(body: Counted, scope: Scope) -> Response:
     """The tokens of messages as the model reads them, however many they are."""
     model = scope.server.model(body.model)

@@ -7,23 +7,23 @@ import errno
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from relquery.engine.requests.declared import NOTHING, Declared
 from relquery.errors import ConfigError, EngineEndedError
 from relquery.prompt import Answer, Finish, Sampling, Span
-from relquery.serve import store
-from relquery.serve.batches import running
-from relquery.serve.batches.lines import Line
-from relquery.serve.batches.running import Results, grouped
+from relquery.serve.auth import Identity
+from relquery.serve.batches import batches, lines, store
+from relquery.serve.batches.batches import Record
+from relquery.serve.batches.lines import Line, Results
 from relquery.serve.errors import HttpError
 from relquery.serve.openai.choices import choices_of
-from relquery.serve.server import Asked, NamedModel, Question
+from relquery.serve.server import Asked, NamedModel, Question, Server
 from relquery.serve.streaming import AnswerStream
 
-Broken = Callable[[list[Any]], BaseException | None]
+Broken = Callable[[list[Any], int], BaseException | None]
 BAD = Sampling(schema="{}")
 
 
@@ -38,62 +38,67 @@ MODEL = NamedModel("demo", ENGINE)
 
 
 class Breaking:
-    """A RequestScope whose server breaks if it is told to.
-
-    If its engine ends, one prompt is answered before.
-    """
+    """A RequestScope whose server breaks if it is told to. broken: by what is asked, and how often
+    something was asked before."""
 
     admission = SimpleNamespace(stopping=False)
-    config = SimpleNamespace(max_waiting=100)
 
     def __init__(self, broken: Broken) -> None:
-        self.asked: list[list[Any]] = []
-        self.server, self._broken = self, broken
+        self.asked: list[str] = []
         self.declared: list[Declared] = []
+        self._broken = broken
 
     def start(self, groups: list[Any], declared: Declared) -> AnswerStream:
+        texts = [str(prompt[0].content) for each in groups for prompt in each.prompts]
         self.declared.append(declared)
-        texts = [prompt[0].content for each in groups for prompt in each.prompts]
-        self.asked.append(texts)
-        error = self._broken(groups)
+        self.asked += texts
+        error = self._broken(groups, len(self.asked))
         if isinstance(error, HttpError):
             raise error
         stream = AnswerStream(len(texts), 1, lambda: None)
-        answered = texts if error is None else texts[: isinstance(error, EngineEndedError)]
-        for at, text in enumerate(answered):
+        for at, text in enumerate(texts if error is None else ()):
             stream.add(at, Answer(text, Finish.STOP))
         stream.end(None, error)
         return stream
 
 
-def run(tmp_path: Path, server: Any, samplings: list[Sampling]) -> Results:
+def run(
+    tmp_path: Path, scope: Breaking, samplings: list[Sampling], *theirs: Declared | None
+) -> Results:
     results = Results(tmp_path / "output", tmp_path / "errors")
-    lines = [
-        Line(f"{at}", Question([Asked([(Span(f"{at}"),)], sampling, MODEL)], FORM))
-        for at, sampling in enumerate(samplings)
-    ]
-    asyncio.run(running.Portion(lines, server, NOTHING, results, lambda: None).run())
+    record = Record("", "/v1/completions", "", "", "")
+    asking = batches._Asking(cast(Server, scope), record, results, NOTHING)
+
+    async def ask() -> None:
+        for at, sampling in enumerate(samplings):
+            question = Question([Asked([(Span(f"{at}"),)], sampling, MODEL)], FORM)
+            declared = theirs[at] if theirs else None
+            await asking.ask(Line(f"{at}", question, declared), Identity())
+
+    asyncio.run(ask())
+    assert (record.completed, record.failed) == (results.succeeded, results.failed)
     return results
 
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "PAUSE", 0)
+    monkeypatch.setattr(batches, "PAUSE", 0)
+    monkeypatch.setattr(batches, "RequestScope", lambda server, identity: server)
 
 
-@pytest.mark.parametrize(("times", "failed"), [(1, 0), (99, 2)])
+@pytest.mark.parametrize(("times", "failed"), [(1, 0), (3, 1), (99, 5)])
 def test_what_an_engine_has_not_answered_when_it_ends_is_asked_again(
     tmp_path: Path, times: int, failed: int
 ) -> None:
     """One that ends again and again is an error."""
-    server = Breaking(lambda _: EngineEndedError("gone") if len(server.asked) <= times else None)
-    results = run(tmp_path, server, [Sampling()] * 5)
-    assert server.asked[:2] == [["0", "1", "2", "3", "4"], ["1", "2", "3", "4"]]
+    scope = Breaking(lambda _, asked: EngineEndedError("gone") if asked <= times else None)
+    results = run(tmp_path, scope, [Sampling()] * 5)
+    assert scope.asked[:2] == ["0", "0"]
     assert (results.succeeded, results.failed) == (5 - failed, failed)
 
 
 def test_a_sampling_that_breaks_spares_the_lines_with_others(tmp_path: Path) -> None:
-    def broken(groups: list[Any]) -> BaseException | None:
+    def broken(groups: list[Any], asked: int) -> BaseException | None:
         return ConfigError("no") if any(each.sampling == BAD for each in groups) else None
 
     results = run(tmp_path, Breaking(broken), [Sampling(), Sampling(), BAD, Sampling(top_k=1)])
@@ -102,18 +107,16 @@ def test_a_sampling_that_breaks_spares_the_lines_with_others(tmp_path: Path) -> 
 
 
 def test_lines_are_asked_as_the_relquery_that_they_say(tmp_path: Path) -> None:
-    server: Any = Breaking(lambda _: None)
-    results = Results(tmp_path / "output", tmp_path / "errors")
-    theirs = Declared("theirs", 2)
-    lines = [
-        Line(f"{at}", asked(f"{at}", GREEDY), theirs if at in (1, 3) else None) for at in range(4)
-    ]
-    asyncio.run(running.Portion(lines, server, NOTHING, results, lambda: None).run())
-    assert list(zip(server.declared, server.asked, strict=True)) == [
-        (NOTHING, ["0", "2"]),
-        (theirs, ["1", "3"]),
-    ]
+    scope, theirs = Breaking(lambda *_: None), Declared("theirs", 2)
+    results = run(tmp_path, scope, [GREEDY] * 4, None, theirs, None, theirs)
+    assert scope.declared == [NOTHING, theirs, NOTHING, theirs]
     assert results.succeeded == 4
+
+
+def test_a_full_queue_is_waited_for(tmp_path: Path) -> None:
+    scope = Breaking(lambda _, asked: HttpError(429, "full") if asked < 4 else None)
+    assert run(tmp_path, scope, [Sampling()]).succeeded == 1
+    assert len(scope.asked) == 4
 
 
 def test_answers_are_kept_until_the_disk_has_room(
@@ -121,15 +124,15 @@ def test_answers_are_kept_until_the_disk_has_room(
 ) -> None:
     """Nothing of what did not fit is left, in neither of the two files."""
     monkeypatch.setattr(store, "ROOM_PAUSE", 0)
-    appended, sizes = running._append, list[int]()
+    appended, sizes = lines._append, list[int]()
 
-    def append(path: Path, lines: list[bytes]) -> int:
-        if path.name == "errors" and lines and len(sizes) < 3:
+    def append(path: Path, some: list[bytes]) -> int:
+        if path.name == "errors" and some and len(sizes) < 3:
             sizes.append((tmp_path / "output").stat().st_size)
             raise OSError(errno.ENOSPC, "No space left on device")
-        return appended(path, lines)
+        return appended(path, some)
 
-    monkeypatch.setattr(running, "_append", append)
+    monkeypatch.setattr(lines, "_append", append)
     results = Results(tmp_path / "output", tmp_path / "errors")
     found: Any = [("a", {"x": 1}), ("b", HttpError(400, "Wrong."))]
     asyncio.run(store.once_there_is_room(results.add, found))
@@ -139,28 +142,7 @@ def test_answers_are_kept_until_the_disk_has_room(
     assert len((tmp_path / "output").read_text().splitlines()) == 1
 
 
-def test_a_full_queue_is_waited_for(tmp_path: Path) -> None:
-    server = Breaking(lambda _: HttpError(429, "full") if len(server.asked) < 4 else None)
-    assert run(tmp_path, server, [Sampling()]).succeeded == 1
-    assert len(server.asked) == 4
-
-
 GREEDY, WARM = Sampling(), Sampling(temperature=1.0)
-
-
-def asked(text: str, *samplings: Sampling, n: int = 1) -> Question:
-    groups, places = choices_of([(Span(text),)], samplings, n, MODEL)
-    return Question(groups, FORM, places)
-
-
-def test_lines_with_equal_sampling_are_asked_together_in_their_order() -> None:
-    one, two = (GREEDY,), (WARM,)
-    lines = {"0": asked("a", *one), "1": asked("b", *two, n=2)}
-    lines |= {"2": asked("c", *one), "3": asked("d", *two)}
-    groups, places = grouped(lines)
-    found = [([prompt[0].content for prompt in each.prompts], each.sampling) for each in groups]
-    assert found == [(["a", "c"], GREEDY), (["b", "b", "d"], WARM)]
-    assert places == [("0", 0), ("2", 0), ("1", 0), ("1", 1), ("3", 0)]
 
 
 def test_choices_with_samplings_of_their_own_are_put_back_in_order() -> None:

@@ -3,30 +3,58 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
-from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter
 from pydantic import BaseModel, Field, JsonValue
 from starlette.responses import Response
 
-from relquery.backends.service.client import EngineClient
 from relquery.config import Order
-from relquery.serve.api.fields import Sampled
-from relquery.serve.body import WHOLE, example
-from relquery.serve.document import errors
+from relquery.serve.body import WHOLE, Body, Declared, Integer, example
 from relquery.serve.errors import Json, not_supported
-from relquery.serve.server import RequestScope, Scope
-from relquery.serve.sql_workers.hosting import Statements
-from relquery.serve.sql_workers.work import Explain, Job, Statement
+from relquery.serve.server import Scope
+from relquery.serve.sql_workers.pool import Explain, Statement
+from relquery.serve.sql_workers.statements import Statements, Task
 from relquery.serve.streaming import ARROW, NDJSON, EventResponse, failed_line
-from relquery.serve.tasks import Task, start
 
 router = APIRouter(tags=["relquery"])
 
 Query = Annotated[str, Field(min_length=1, max_length=100_000)]
 Params = list[JsonValue] | dict[str, JsonValue]
+Label = Annotated[str, Field(min_length=1)]
+Stops = Annotated[list[Label], Field(max_length=16)]
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class Sampled(Body):
+    """Sampling of the calls that do not set it; see Sampling. schema: a JSON Schema, or its text.
+
+    model: as clients call it.
+    """
+
+    model: str | None = None
+    max_tokens: Annotated[int, Field(ge=1), WHOLE] | None = None
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    top_k: Annotated[int, Field(ge=0), WHOLE] | None = None
+    seed: Integer | None = None
+    stop: Stops | Label | None = None
+    labels: Annotated[list[Label], Field(min_length=1, max_length=1000)] | None = None
+    schema_: dict[str, Any] | str | None = Field(None, alias="schema")
+    relquery: Declared | None = None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What is set, as keywords of Connection.sql and of Sampling."""
+        names = ("max_tokens", "temperature", "top_p", "top_k", "seed")
+        stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
+        schema = json.dumps(self.schema_) if isinstance(self.schema_, dict) else self.schema_
+        labels = None if self.labels is None else tuple(self.labels)
+        given = {name: getattr(self, name) for name in names}
+        given |= {"stop": stop or None, "labels": labels, "schema": schema}
+        return {name: value for name, value in given.items() if value is not None}
 
 
 class Asked(Sampled):
@@ -39,14 +67,14 @@ class Asked(Sampled):
     query: Query
     params: Params | None = None
     order: Order | None = None
-    guard: Annotated[float, Field(ge=0, le=1)] | Literal[False] | None = None
+    guard: Share | Literal[False] | None = None
     guard_rows: Annotated[int, Field(ge=1, le=100_000), WHOLE] | None = None
 
     @property
     def options(self) -> dict[str, Any]:
         """Keywords of both, Connection.sql and Connection.explain."""
         given = {"order": self.order, "guard": self.guard, "guard_rows": self.guard_rows}
-        return self.settings | {name: each for name, each in given.items() if each is not None}
+        return super().options | {name: each for name, each in given.items() if each is not None}
 
 
 class SqlBody(Asked):
@@ -79,9 +107,7 @@ class ExplainBody(Asked):
     model_config = example(
         {"query": "SELECT LLM('Is it good?', name) AS good FROM (VALUES ('Tea')) AS t(name)"}
     )
-    selectivity: (
-        Annotated[float, Field(ge=0, le=1)] | dict[str, Annotated[float, Field(ge=0, le=1)]] | None
-    ) = None
+    selectivity: Share | dict[str, Share] | None = None
     cost: bool = False
 
     @property
@@ -142,33 +168,33 @@ _RESULT: dict[int | str, dict[str, Any]] = {
 }
 
 
-@router.post("/v1/sql", responses=errors(404, 422, 504) | _RESULT)
+@router.post("/v1/sql", responses=_RESULT)
 async def run_sql(body: SqlBody, scope: Scope) -> Response:
     """Run one statement that reads the registered tables, with calls of the model in it."""
     model = scope.server.model(body.model)
-    if body.stream and body.format == "arrow":
-        raise not_supported("stream with format = arrow", "Leave one of them out.")
-    if body.record and body.format == "arrow":
-        raise not_supported("record with format = arrow", "Leave one of them out.")
+    for name in ("stream", "record") if body.format == "arrow" else ():
+        if getattr(body, name):
+            raise not_supported(f"{name} with format = arrow", "Leave one of them out.")
     form: Any = "stream" if body.stream else body.format
     job = Statement(body.query, body.params, body.options, form, body.max_calls, body.rows)
-    task = _begun(scope, job, scope.backend(model, body.relquery))
+    declared = scope.declared(body.relquery)
+    task = scope.server.kept(Statements).start(scope, job, model, declared)
     if body.stream:
         return EventResponse(_lines(task), task, failed_line, NDJSON)
     media = ARROW if body.format == "arrow" else "application/json"
     return EventResponse(_parts(task), task, None, media)
 
 
-@router.post("/v1/sql/explain", response_model=Explained, responses=errors(404, 504))
+@router.post("/v1/sql/explain", response_model=Explained)
 async def explain_sql(body: ExplainBody, scope: Scope) -> Response:
     """What a statement would ask, without asking."""
-    job = Explain(body.query, body.params, body.options)
-    backend = scope.backend(scope.server.model(body.model))
-    text, stages = await _begun(scope, job, backend).result(scope)
+    job, model = Explain(body.query, body.params, body.options), scope.server.model(body.model)
+    task = scope.server.kept(Statements).start(scope, job, model)
+    text, stages = await task.result(scope)
     return Json({"text": text, "stages": stages})
 
 
-@router.get("/v1/tables", response_model=TableList, responses=errors())
+@router.get("/v1/tables", response_model=TableList)
 async def list_tables(scope: Scope) -> Response:
     """The tables that statements can read."""
     pool = scope.server.kept(Statements).pool
@@ -184,13 +210,7 @@ async def list_tables(scope: Scope) -> Response:
     return Json({"object": "list", "data": data})
 
 
-def _begun(scope: RequestScope, job: Job, backend: EngineClient) -> Task[Any]:
-    """A job in a worker."""
-    called = scope.server.names_of(scope.server.model(scope.model))
-    return start(scope, partial(scope.server.kept(Statements).run, job, backend, called))
-
-
-async def _parts(task: Task[Any]) -> AsyncIterator[bytes]:
+async def _parts(task: Task) -> AsyncIterator[bytes]:
     """A result, as it comes; to read it may take as long as it takes."""
     while parts := await task.some():
         task.is_delivered = True
@@ -198,7 +218,7 @@ async def _parts(task: Task[Any]) -> AsyncIterator[bytes]:
             yield part
 
 
-async def _lines(task: Task[Any]) -> AsyncIterator[bytes]:
+async def _lines(task: Task) -> AsyncIterator[bytes]:
     """What a statement tells, as it comes."""
     yield b""  # the answer begins: an error comes as a line
     while parts := await task.some():

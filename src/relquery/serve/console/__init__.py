@@ -1,1 +1,0 @@
-"""The page at /: SQL, plans, what is reused, and the queue."""

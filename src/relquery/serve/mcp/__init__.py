@@ -1,1 +1,0 @@
-"""Tools for agents, in the Model Context Protocol."""
