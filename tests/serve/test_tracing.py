@@ -60,7 +60,7 @@ def test_a_request_is_a_span_below_its_callers(
     server: Any = SimpleNamespace(
         models=("demo",), config=config, serving=0, gate=Authenticator(), metrics=Metrics("p")
     )
-    server.admission = AdmissionController(config, None)  # type: ignore[arg-type]
+    server.admission = AdmissionController(config)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         scope["route"] = SimpleNamespace(path=CHAT)

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from math import ceil
 
-from relquery.backends.service.state import EngineState
 from relquery.serve.errors import HttpError, bad_request, stopping
 from relquery.serve.settings import ServeConfig
 
 MINUTE = 60.0
-FRESH = 1.0
-"""Seconds for which a forecast is used."""
-LONGEST = 600
-"""Seconds after which a client is asked to come again, at most."""
 
 
 class _Bucket:
@@ -89,17 +83,14 @@ class KeyLimits:
 
 
 class AdmissionController:
-    """Admits prompts while there is room in the queue. Used in the event loop alone.
+    """Admits prompts while there is room in the queue. Used in the event loop alone."""
 
-    state: asks the engine for its state. open: prompts that have no answer yet. stopping: whether
-    the server was told to stop.
-    """
-
-    def __init__(self, config: ServeConfig, state: Callable[[], Awaitable[EngineState]]) -> None:
-        self.open, self.stopping = 0, False
-        self._config, self._state = config, state
-        self._seconds, self._known_at = 1, -FRESH
-        self._asking: asyncio.Task[None] | None = None
+    def __init__(self, config: ServeConfig) -> None:
+        self.open = 0
+        """Prompts that have no answer yet."""
+        self.stopping = False
+        """Whether the server was told to stop."""
+        self._config = config
 
     def check_open(self) -> None:
         """Raises HttpError if the server takes no more requests."""
@@ -110,9 +101,7 @@ class AdmissionController:
         """Raises HttpError if so many more prompts may not be open."""
         if self.open + size > self._config.max_waiting:
             raise queue_full(
-                f"{self.open:,} requests are open, and at most {self._config.max_waiting:,} may "
-                "be.",
-                self._retry_after(),
+                f"{self.open:,} requests are open, and at most {self._config.max_waiting:,} may be."
             )
 
     def admit(self, size: int) -> None:
@@ -128,25 +117,8 @@ class AdmissionController:
         self.check_room(size)
         self.open += size
 
-    def _retry_after(self) -> int:
-        """Whole seconds until a relQuery ends, by the last forecast; 1 where there is none. A new
-        one is asked for."""
-        is_asking = self._asking is not None and not self._asking.done()
-        if not is_asking and time.monotonic() - self._known_at >= FRESH:
-            self._asking = asyncio.create_task(self._refresh())
-        return self._seconds
 
-    async def _refresh(self) -> None:
-        try:
-            queries = (await self._state()).queries
-        except Exception:  # the engine's process has ended; the next one has nothing to do
-            queries = ()
-        found = [each.estimate for each in queries if each.estimate is not None]
-        self._seconds = min(LONGEST, max(1, ceil(min(found, default=0.0))))
-        self._known_at = time.monotonic()
-
-
-def queue_full(why: str, seconds: int = 1) -> HttpError:
-    """Too much is open. seconds: after which to ask again."""
-    headers = {"Retry-After": str(seconds)}
+def queue_full(why: str) -> HttpError:
+    """Too much is open."""
+    headers = {"Retry-After": "1"}
     return HttpError(429, f"{why} Ask again later.", "queue_full", headers=headers)

@@ -127,7 +127,7 @@ def invalid(found: Sequence[Mapping[str, Any]]) -> HttpError:
         kind, known = context.get("tag"), context.get("expected_tags")
     if kind is not None:
         refused = not_supported(f"{where} of type {str(kind)[:40]}", f"Give {known}.")
-        return replace(refused, param=where)
+        return replace(refused, param=where.partition(".")[0])
     message = f"{where}: {told['msg']}" if where else str(told["msg"])
     return bad_request(message, where or None, told["type"])
 

@@ -140,25 +140,8 @@ async def embed(body: EmbeddingBody, scope: Scope) -> Response:
     return Json({"object": "list", "data": data, "model": body.model, "usage": usage})
 
 
-class Ranked(Inner):
-    """A document's place in the request, its cosine with the query, and its text if wanted."""
-
-    index: int
-    relevance_score: float
-    document: Document | None = None
-
-
-class Ranking(Inner):
-    """Documents, the nearest first."""
-
-    id: str
-    model: str
-    results: list[Ranked]
-    usage: dict[str, int]
-
-
-@router.post("/v1/rerank", response_model=Ranking)
-@router.post("/v2/rerank", response_model=Ranking)
+@router.post("/v1/rerank")
+@router.post("/v2/rerank")
 async def rerank(body: RerankBody, scope: Scope) -> Response:
     """Rank documents by the cosine of their vectors with the query's."""
     service = _service(scope, body.model)

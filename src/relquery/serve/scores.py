@@ -20,7 +20,7 @@ from relquery.serve.errors import bad_request
 from relquery.serve.openai.choices import finish_of, usage_of
 from relquery.serve.openai.completions import TokenId, raw_prompt
 from relquery.serve.openai.fields import ChatMessage, prompt_of
-from relquery.serve.server import Asked, Scope
+from relquery.serve.server import PromptGroup, Scope
 
 router = APIRouter(tags=["relquery", "vLLM"])
 Label = Annotated[str, Field(min_length=1)]
@@ -79,8 +79,8 @@ async def score(body: ScoreBody, scope: Scope) -> ScoreList:
         sampling = Sampling(labels=tuple(body.labels))
     except ConfigError as error:
         raise bad_request(str(error), "labels") from error
-    asked = Asked(prompts, sampling, model)
-    stream = scope.start([asked], body.relquery, scored=body.normalization)
+    groups = [PromptGroup(prompts, sampling)]
+    stream = scope.start(model, groups, body.relquery, scored=body.normalization)
     answers = await stream.answers(scope.receive)
     return ScoreList(
         model=body.model,

@@ -33,8 +33,6 @@ from relquery.serve.settings import ServeConfig
 from relquery.serve.streaming import AnswerStream, EventResponse
 
 T = TypeVar("T")
-LOOKED_AT = 20
-"""RelQueries whose forecasts say when there is room again: the earliest ones."""
 
 
 class EngineHandle:
@@ -87,12 +85,11 @@ class NamedModel:
         return self.engine.link.facts
 
 
-class Asked(NamedTuple):
-    """Prompts that are asked of one model with one sampling."""
+class PromptGroup(NamedTuple):
+    """Prompts that are asked with one sampling."""
 
     prompts: Sequence[Prompt]
     sampling: Sampling
-    model: NamedModel
 
 
 class Server:
@@ -111,7 +108,7 @@ class Server:
         for name in config.adapters:
             self._models[name] = NamedModel(name, self.engines[0], name)
         self.models = tuple(self._models)
-        self.admission = AdmissionController(config, lambda: self.state(LOOKED_AT))
+        self.admission = AdmissionController(config)
         self.metrics = Metrics(self.model(None).facts.policy)
         self.serving, self.began = 0, int(time.time())
         self._kept: dict[type, object] = {}
@@ -218,7 +215,8 @@ class RequestScope:
 
     def start(
         self,
-        groups: Sequence[Asked],
+        model: NamedModel,
+        groups: Sequence[PromptGroup],
         declared: Declared | engine.Declared | None = None,
         **more: Any,
     ) -> AnswerStream:
@@ -232,27 +230,24 @@ class RequestScope:
         size = sum(len(each.prompts) for each in groups)
         self.server.admission.admit(size)
         self.prompts += size
-        jobs: list[tuple[Link, CountedSink]] = []
-        stream = AnswerStream(size, len(groups), lambda: self._drop(jobs))
+        self.model, link, base = model.name, model.engine.link, 0
+        sinks: list[CountedSink] = []
+
+        def drop() -> None:
+            for each in sinks:
+                link.drop(each)
+                each.leave()
+
+        stream = AnswerStream(size, len(groups), drop)
         if len(groups) > 1:
             declared = _named(declared, size)
-        base = 0
-        for each in groups:
-            link = each.model.engine.link
-            jobs.append((link, CountedSink(self, stream, len(each.prompts), base)))
-            base += len(each.prompts)
-        for (link, job), (prompts, sampling, model) in zip(jobs, groups, strict=True):
-            self.model = model.name
-            asked = Submission(
-                list(prompts),
-                sampling,
-                self.tenant,
-                declared=declared,
-                adapter=model.adapter,
-                **more,
-            )
-            if not link.submit(asked, job):
-                self._drop(jobs)
+        about = {"declared": declared, "adapter": model.adapter, **more}
+        for prompts, _ in groups:
+            sinks.append(CountedSink(self, stream, len(prompts), base))
+            base += len(prompts)
+        for sink, (prompts, sampling) in zip(sinks, groups, strict=True):
+            if not link.submit(Submission(list(prompts), sampling, self.tenant, **about), sink):
+                drop()
                 raise stopping()
         return stream
 
@@ -286,11 +281,6 @@ class RequestScope:
         if error is not None:
             found = as_http(error)
             self.error = found.code or str(found.status)
-
-    def _drop(self, jobs: Sequence[tuple[Link, CountedSink]]) -> None:
-        for link, job in jobs:
-            link.drop(job)
-            job.leave()
 
 
 class CountedSink:
@@ -353,7 +343,8 @@ class Form(Protocol):
 class Question:
     """What a body asks for, read and checked."""
 
-    groups: list[Asked]
+    model: NamedModel
+    groups: list[PromptGroup]
     form: Form
     """Of what comes back."""
     places: Sequence[int] = (0,)
@@ -366,7 +357,7 @@ class Question:
 
     async def ask(self, scope: RequestScope, body: Asking) -> Response:
         """The answers at once, or as events. Raises HttpError, and what breaks the relQuery."""
-        stream = scope.start(self.groups, body.relquery, streamed=bool(body.stream))
+        stream = scope.start(self.model, self.groups, body.relquery, streamed=bool(body.stream))
         if body.stream:
             return EventResponse(self.form.events(stream), stream, self.form.failed)
         answers = await stream.answers(scope.receive)

@@ -57,7 +57,7 @@ class Sampled(Body):
         return {name: value for name, value in given.items() if value is not None}
 
 
-class Asked(Sampled):
+class QueryBody(Sampled):
     """A statement. params: a list for `?` and `$1`, or an object for `$name`.
 
     order: of rows and fields. guard, guard_rows: whether the order changes answers; false for no
@@ -77,7 +77,7 @@ class Asked(Sampled):
         return super().options | {name: each for name, each in given.items() if each is not None}
 
 
-class SqlBody(Asked):
+class SqlBody(QueryBody):
     """A statement to run. stream: JSON Lines, with progress. record: what was sent is answered
     too: true for 200 prompts of each stage, or their number. max_calls: it is refused if it may ask
     more. rows: that are answered at most; the first ones.
@@ -99,7 +99,7 @@ class SqlBody(Asked):
         return super().options | {"on_error": self.on_error, "record": self.record}
 
 
-class ExplainBody(Asked):
+class ExplainBody(QueryBody):
     """A statement to explain. selectivity: the share of rows that pass each condition on answers,
     or one by stage. cost: what the calls cost at least, as expected and at most.
     """

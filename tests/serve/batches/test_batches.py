@@ -80,7 +80,7 @@ def test_lines_that_are_no_requests_fail_the_batch(run: Run) -> None:
         (line(2, model="gpt-4o"), "model_not_found", "body.model"),
         (line(3, "/v1/completions"), "mismatched_endpoint", "url"),
         ({"custom_id": "x"}, "missing_required_parameter", "method"),
-        (line(4) | {"method": "GET"}, "invalid_method", "method"),
+        (line(4) | {"method": "GET"}, "invalid_value", "method"),
         (line(5) | {"priority": 1}, "unknown_parameter", "priority"),
         (json.dumps(line(6, temperature=float("nan"))), "invalid_json_line", None),
     ]

@@ -20,7 +20,7 @@ from relquery.serve.batches.batches import Record
 from relquery.serve.batches.lines import Line, Results
 from relquery.serve.errors import HttpError
 from relquery.serve.openai.choices import choices_of
-from relquery.serve.server import Asked, NamedModel, Question, Server
+from relquery.serve.server import NamedModel, PromptGroup, Question, Server
 from relquery.serve.streaming import AnswerStream
 
 Broken = Callable[[list[Any], int], BaseException | None]
@@ -48,7 +48,7 @@ class Breaking:
         self.declared: list[Declared] = []
         self._broken = broken
 
-    def start(self, groups: list[Any], declared: Declared) -> AnswerStream:
+    def start(self, model: object, groups: list[Any], declared: Declared) -> AnswerStream:
         texts = [str(prompt[0].content) for each in groups for prompt in each.prompts]
         self.declared.append(declared)
         self.asked += texts
@@ -71,7 +71,7 @@ def run(
 
     async def ask() -> None:
         for at, sampling in enumerate(samplings):
-            question = Question([Asked([(Span(f"{at}"),)], sampling, MODEL)], FORM)
+            question = Question(MODEL, [PromptGroup([(Span(f"{at}"),)], sampling)], FORM)
             declared = theirs[at] if theirs else None
             await asking.ask(Line(f"{at}", question, declared), Identity())
 
@@ -147,8 +147,8 @@ GREEDY, WARM = Sampling(), Sampling(temperature=1.0)
 
 def test_choices_with_samplings_of_their_own_are_put_back_in_order() -> None:
     prompts = [(Span("a"),), (Span("b"),)]
-    groups, places = choices_of(prompts, [GREEDY, WARM], 2, MODEL)
+    groups, places = choices_of(prompts, [GREEDY, WARM], 2)
     assert [len(each.prompts) for each in groups] == [2, 2]
     answers: Any = ["a greedy", "b greedy", "a warm", "b warm"]
-    in_order: Any = Question(groups, FORM, places).in_order(answers)
+    in_order: Any = Question(MODEL, groups, FORM, places).in_order(answers)
     assert list(in_order) == ["a greedy", "a warm", "b greedy", "b warm"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable, Coroutine
 from multiprocessing import Pipe
 from types import SimpleNamespace
@@ -32,33 +31,27 @@ class StandIn:
     memory = "2GB"
 
     def __init__(self) -> None:
-        self.told = self.running = self.most = self.ended = 0
+        self.running = self.most = self.ended = 0
 
     def take(self, *, reserved: bool) -> Any:
         ours, theirs = Pipe()
-        threading.Thread(target=self._work, args=(theirs,), daemon=True).start()
-
-        def kill() -> None:
-            theirs.close()
-
+        killed = threading.Event()
+        threading.Thread(target=self._work, args=(theirs, killed), daemon=True).start()
         self.running += 1
         self.most = max(self.most, self.running)
-        return SimpleNamespace(pipe=ours, kill=kill, number=1)
+        return SimpleNamespace(pipe=ours, kill=killed.set, number=1)
 
-    def _work(self, pipe: Any) -> None:
-        try:
+    @staticmethod
+    def _work(pipe: Any, killed: threading.Event) -> None:
+        with pipe:
             (work,) = receive(pipe)
             job: dict[str, Any] = work.job
             for at in range(job.get("tells", 0)):
                 send(pipe, [Told(0, "tell", (at,))])
-                self.told += 1
-                time.sleep(job.get("pause", 0.0))
-            until = time.monotonic() + job.get("seconds", 0.0)
-            while time.monotonic() < until and not pipe.closed:
-                time.sleep(0.01)
-            send(pipe, [Replied(0, job.get("gives"), job.get("raises"))])
-        except (OSError, EOFError):
-            pass
+                if killed.wait(job.get("pause", 0.0)):
+                    return
+            if not killed.wait(job.get("seconds", 0.0)):
+                send(pipe, [Replied(0, job.get("gives"), job.get("raises"))])
 
     def refill(self) -> None:
         pass

@@ -18,7 +18,7 @@ from relquery.prompt import Answer, Finish
 from relquery.serve.anthropic.requests import Counted, MessageBody, sampling_of
 from relquery.serve.batches.store import Files
 from relquery.serve.errors import HttpError, Json, anthropic_body, unanswered
-from relquery.serve.server import Asked, Question, RequestScope, Scope, Server
+from relquery.serve.server import PromptGroup, Question, RequestScope, Scope, Server
 from relquery.serve.streaming import STREAMED, AnswerStream, event
 from relquery.serve.tools import Reply
 from relquery.tools import Delta, ToolCall
@@ -38,9 +38,9 @@ def read_message(body: MessageBody, server: Server, request: str = "") -> Questi
     """What messages ask for. request: its id. Raises HttpError."""
     model = server.model(body.model)
     prompt, ttls = body.prompt
-    asked = Asked([prompt], sampling_of(body), model)
+    group = PromptGroup([prompt], sampling_of(body))
     reply = Reply(body.tool_use, model.facts.calls, "toolu_")
-    return Question([asked], _MessageForm(body, ttls, request, reply))
+    return Question(model, [group], _MessageForm(body, ttls, request, reply))
 
 
 @router.post("/v1/messages/count_tokens")
@@ -63,20 +63,28 @@ class _MessageForm:
 
     def __init__(self, body: MessageBody, ttls: Sequence[str], request: str, reply: Reply) -> None:
         self._body, self._ttls, self._request, self._reply = body, ttls, request, reply
-        self._blocks, self._open = 0, ""
+        self._blocks = list[dict[str, Any]]()
+        """Those that have begun; of a call the arguments stand in the reply until it has ended."""
 
     async def whole(self, answers: list[Answer]) -> dict[str, Any]:
         (answer,) = answers
         finish_of(answer, self._body.max_tokens)  # raises for one without an answer
-        reply, content = self._reply.whole(answer), list[dict[str, Any]]()
-        if reply.text or not reply.calls:
-            content.append({"type": "text", "text": reply.text, "citations": None})
-        for call in reply.calls:
-            with suppress(ValueError):  # of a call that was cut there is nothing whole
-                content.append(_block(call, json.loads(call.arguments)))
+        deltas = self._reply.take(answer.text or "") + self._reply.end()
+        for _ in self._heard(deltas):
+            pass
         if self._body.max_tokens == 0:  # one token was drawn in the step that ended the prompt
             return self._message([], self._usage(answer), "max_tokens")
-        return self._message(content, self._usage(answer), *self._finish(answer))
+        return self._message(list(self._content()), self._usage(answer), *self._finish(answer))
+
+    def _content(self) -> Iterator[dict[str, Any]]:
+        """The blocks of a whole answer; of a call that was cut there is nothing whole."""
+        calls = iter(self._reply.calls)
+        for block in self._blocks or [_text()]:
+            if block["type"] == "text":
+                yield block
+                continue
+            with suppress(ValueError):
+                yield block | {"input": json.loads(next(calls).arguments)}
 
     async def events(self, stream: AnswerStream) -> AsyncIterator[bytes]:
         begun, ended = False, None
@@ -94,10 +102,10 @@ class _MessageForm:
             yield chunk + b"".join(self._heard(deltas))
         assert ended is not None
         if not self._blocks:
-            yield self._start("text", {"type": "text", "text": "", "citations": None})
+            yield self._start(_text())
         reason, stopped_by = self._finish(ended)
         last = {"stop_reason": reason, "stop_sequence": stopped_by}
-        yield _event("content_block_stop", index=self._blocks - 1)
+        yield _event("content_block_stop", index=len(self._blocks) - 1)
         yield _event("message_delta", delta=last, usage=self._usage(ended))
         yield _event("message_stop")
 
@@ -105,26 +113,27 @@ class _MessageForm:
         """The events of what is new; text that comes at once is one."""
         for is_text, some in groupby(deltas, lambda each: each.call is None):
             if is_text:
-                if self._open != "text":
-                    yield self._start("text", {"type": "text", "text": "", "citations": None})
-                told = {"type": "text_delta", "text": "".join(each.text for each in some)}
-                yield self._delta(told)
+                if not self._blocks or self._blocks[-1]["type"] != "text":
+                    yield self._start(_text())
+                text = "".join(each.text for each in some)
+                self._blocks[-1]["text"] += text
+                yield self._delta({"type": "text_delta", "text": text})
                 continue
             for each in some:
                 if each.name:
                     assert each.call is not None
-                    yield self._start("tool_use", _block(self._reply.calls[each.call], {}))
+                    yield self._start(_called(self._reply.calls[each.call]))
                 if each.arguments:
                     yield self._delta({"type": "input_json_delta", "partial_json": each.arguments})
 
-    def _start(self, kind: str, block: dict[str, Any]) -> bytes:
-        stop = _event("content_block_stop", index=self._blocks - 1) if self._blocks else b""
-        self._blocks, self._open = self._blocks + 1, kind
-        index = self._blocks - 1
-        return stop + _event("content_block_start", index=index, content_block=block)
+    def _start(self, block: dict[str, Any]) -> bytes:
+        at = len(self._blocks)
+        stop = _event("content_block_stop", index=at - 1) if at else b""
+        self._blocks.append(block)
+        return stop + _event("content_block_start", index=at, content_block=block)
 
     def _delta(self, delta: dict[str, Any]) -> bytes:
-        return _event("content_block_delta", index=self._blocks - 1, delta=delta)
+        return _event("content_block_delta", index=len(self._blocks) - 1, delta=delta)
 
     def _finish(self, answer: Answer) -> tuple[str, str | None]:
         """See finish_of; calls end an answer, too."""
@@ -163,9 +172,13 @@ class _MessageForm:
         }
 
 
-def _block(call: ToolCall, given: Any) -> dict[str, Any]:
-    """A call as a block. given: its arguments."""
-    about = {"id": call.id, "name": call.name, "input": given}
+def _text() -> dict[str, Any]:
+    return {"type": "text", "text": "", "citations": None}
+
+
+def _called(call: ToolCall) -> dict[str, Any]:
+    """A call that begins, as a block."""
+    about = {"id": call.id, "name": call.name, "input": {}}
     return {"type": "tool_use", **about, "caller": {"type": "direct"}}
 
 

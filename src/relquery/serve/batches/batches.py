@@ -49,15 +49,6 @@ Status = Literal[
     "cancelled",
 ]
 ENDED: tuple[Status, ...] = ("failed", "completed", "cancelled")
-_TIMES = (
-    "in_progress",
-    "finalizing",
-    "completed",
-    "failed",
-    "expired",
-    "cancelling",
-    "cancelled",
-)
 
 
 @dataclass(slots=True)
@@ -100,30 +91,6 @@ class Record:
     def has_messages(self) -> bool:
         """Whether it is one of Anthropic's API."""
         return self.endpoint == MESSAGES
-
-    def shown(self) -> dict[str, Any]:
-        """As clients see it."""
-        times = {f"{name}_at": self.times.get(name) for name in _TIMES}
-        return {
-            "id": self.id,
-            "object": "batch",
-            "endpoint": self.endpoint,
-            "errors": {"object": "list", "data": self.wrong} if self.wrong else None,
-            "input_file_id": self.input,
-            "completion_window": "24h",
-            "status": self.status,
-            "output_file_id": self.output if self.has_output else None,
-            "error_file_id": self.errors if self.has_errors else None,
-            "created_at": self.created_at,
-            "expires_at": None,
-            **times,
-            "request_counts": {
-                "total": self.total,
-                "completed": self.completed,
-                "failed": self.failed,
-            },
-            "metadata": self.metadata,
-        }
 
 
 USUAL_TOKENS = 500
@@ -388,7 +355,7 @@ class _Asking:
         """Raises HttpError if it cannot be asked; waits while too many requests are open."""
         while True:
             try:
-                return scope.start(question.groups, declared)
+                return scope.start(question.model, question.groups, declared)
             except HttpError as error:
                 if error.status != 429:
                     raise

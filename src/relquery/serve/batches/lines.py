@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ValidationError
 
@@ -17,7 +17,7 @@ import relquery.engine.requests.declared as engine
 from relquery.serve.anthropic.messages import read_message
 from relquery.serve.anthropic.requests import MessageBody
 from relquery.serve.batches.store import Files, private
-from relquery.serve.body import check_json, declared_by, invalid
+from relquery.serve.body import Inner, check_json, declared_by, invalid
 from relquery.serve.errors import HttpError, as_http, bad_request, openai_body
 from relquery.serve.openai.completions import (
     ChatBody,
@@ -39,13 +39,12 @@ ENDPOINTS: Mapping[str, tuple[type[BaseModel], Callable[[Any, Server], Question]
     MESSAGES: (MessageBody, read_message),
 }
 """The body that a line may have, and what reads it."""
-_FIELDS: dict[str, tuple[type, str]] = {
-    "custom_id": (str, "text"),
-    "method": (str, "text"),
-    "url": (str, "text"),
-    "body": (dict, "an object"),
+_CODES = {
+    "missing": "missing_required_parameter",
+    "extra_forbidden": "unknown_parameter",
+    "model_type": "invalid_json_line",
 }
-
+"""What OpenAI's API calls what may be wrong with a line; all else is an invalid value."""
 Answered = tuple[str, dict[str, Any] | HttpError]
 """A custom_id, and the body of its answer or why there is none."""
 
@@ -144,38 +143,37 @@ def _texts(path: Path) -> Iterator[tuple[int, bytes]]:
                 yield number, text
 
 
+class BatchLine(Inner):
+    """A line of an input file."""
+
+    custom_id: str
+    method: Literal["POST"]
+    url: str
+    body: dict[str, Any]
+
+
 def _check(text: bytes, endpoint: str, models: tuple[str, ...], known: set[str]) -> Wrong | None:
+    """What is wrong with a line; without a fault, its id is known."""
     try:
         check_json(text)
-        given: Any = json.loads(text)
+        line = BatchLine.model_validate(json.loads(text))
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(map(str, first["loc"]))[:100]
+        code = _CODES.get(first["type"], "invalid_value")
+        return Wrong(code, f"{name}: {first['msg']}" if name else first["msg"], name or None)
     except (HttpError, ValueError, RecursionError):
         return Wrong("invalid_json_line", "This line is not parseable as valid JSON.")
-    return next(_faults(given, endpoint, models, known), None)
-
-
-def _faults(given: Any, endpoint: str, models: tuple[str, ...], known: set[str]) -> Iterator[Wrong]:
-    """What is wrong with a request, the first thing first; without a fault, its id is known."""
-    if not isinstance(given, dict):
-        yield Wrong("invalid_json_line", "This line is not a JSON object.")
-    for name, (kind, called) in _FIELDS.items():
-        if name not in given:
-            yield Wrong("missing_required_parameter", f"{name} is required.", name)
-        if not isinstance(given[name], kind):
-            yield Wrong("invalid_type", f"{name} must be {called}.", name)
-    for other in given.keys() - _FIELDS.keys():
-        message = f"The field {other[:100]!r} is not known. A line has {', '.join(_FIELDS)}."
-        yield Wrong("unknown_parameter", message, other[:100])
-    if given["method"] != "POST":
-        yield Wrong("invalid_method", "method must be POST.", "method")
-    if given["url"] != endpoint:
-        yield Wrong("mismatched_endpoint", f"url must be the batch's endpoint, {endpoint}.", "url")
-    if given["custom_id"] in known:
-        message = f"The custom_id {given['custom_id']!r} is not unique."
-        yield Wrong("duplicate_custom_id", message, "custom_id")
-    known.add(given["custom_id"])
-    if given["body"].get("model") not in models:
+    if line.url != endpoint:
+        return Wrong("mismatched_endpoint", f"url must be the batch's endpoint, {endpoint}.", "url")
+    if line.custom_id in known:
+        message = f"The custom_id {line.custom_id!r} is not unique."
+        return Wrong("duplicate_custom_id", message, "custom_id")
+    known.add(line.custom_id)
+    if line.body.get("model") not in models:
         message = f"The model is not served. Served: {', '.join(models)}."
-        yield Wrong("model_not_found", message, "body.model")
+        return Wrong("model_not_found", message, "body.model")
+    return None
 
 
 class Results:

@@ -30,6 +30,15 @@ from relquery.serve.server import RequestScope, Scope
 from relquery.serve.streaming import line
 from relquery.serve.values import instant
 
+_TIMES = (
+    "in_progress",
+    "finalizing",
+    "completed",
+    "failed",
+    "expired",
+    "cancelling",
+    "cancelled",
+)
 router = APIRouter(tags=["OpenAI"])
 message_router = APIRouter(tags=["Anthropic"], prefix="/v1/messages/batches")
 MOST_NAME = 255
@@ -130,7 +139,7 @@ async def create_batch(body: BatchBody, scope: Scope) -> Response:
     file = batches.files.find(body.input_file_id, scope.tenant)
     key = scope.identity.name
     record = await batches.create(file, body.endpoint, metadata=body.metadata, key=key)
-    return Json(record.shown())
+    return Json(_batch(record))
 
 
 @router.get("/v1/batches")
@@ -141,13 +150,13 @@ async def list_batches(
 ) -> Response:
     """The batches, the latest first."""
     found = reversed(_batches(scope).of(scope.tenant))
-    return Json(openai_page({each.id: each.shown() for each in found}, after, limit))
+    return Json(openai_page({each.id: _batch(each) for each in found}, after, limit))
 
 
 @router.get("/v1/batches/{batch_id}")
 async def get_batch(batch_id: str, scope: Scope) -> Response:
     """How far a batch is."""
-    return Json(_batches(scope).find(batch_id, scope.tenant).shown())
+    return Json(_batch(_batches(scope).find(batch_id, scope.tenant)))
 
 
 @router.post("/v1/batches/{batch_id}/cancel")
@@ -155,7 +164,32 @@ async def cancel_batch(batch_id: str, scope: Scope) -> Response:
     """End a batch; the answers that it has are kept."""
     record = _batches(scope).find(batch_id, scope.tenant)
     await _batches(scope).cancel(record)
-    return Json(record.shown())
+    return Json(_batch(record))
+
+
+def _batch(record: Record) -> dict[str, Any]:
+    """A batch as clients of OpenAI's API see it."""
+    times = {f"{name}_at": record.times.get(name) for name in _TIMES}
+    return {
+        "id": record.id,
+        "object": "batch",
+        "endpoint": record.endpoint,
+        "errors": {"object": "list", "data": record.wrong} if record.wrong else None,
+        "input_file_id": record.input,
+        "completion_window": "24h",
+        "status": record.status,
+        "output_file_id": record.output if record.has_output else None,
+        "error_file_id": record.errors if record.has_errors else None,
+        "created_at": record.created_at,
+        "expires_at": None,
+        **times,
+        "request_counts": {
+            "total": record.total,
+            "completed": record.completed,
+            "failed": record.failed,
+        },
+        "metadata": record.metadata,
+    }
 
 
 def _batches(scope: RequestScope) -> Batches:

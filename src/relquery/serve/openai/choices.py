@@ -14,7 +14,7 @@ from relquery.backends.local.asking import Piece
 from relquery.prompt import Answer, Finish, Prompt, Sampling, TokenLogprob
 from relquery.serve.errors import HttpError, unanswered
 from relquery.serve.openai.fields import Sampled
-from relquery.serve.server import Asked, NamedModel
+from relquery.serve.server import NamedModel, PromptGroup
 from relquery.serve.streaming import AnswerStream, event, failed_event
 
 LEAST = -9999.0
@@ -24,13 +24,13 @@ Told = Sequence[TokenLogprob]
 
 
 def choices_of(
-    prompts: Sequence[Prompt], samplings: Sequence[Sampling], n: int, model: NamedModel
-) -> tuple[list[Asked], list[int]]:
+    prompts: Sequence[Prompt], samplings: Sequence[Sampling], n: int
+) -> tuple[list[PromptGroup], list[int]]:
     """(groups, places), see Question. samplings: one for all n choices, or one for each."""
     if len(samplings) == 1:
         every = [each for each in prompts for _ in range(n)]
-        return [Asked(every, samplings[0], model)], [*range(len(every))]
-    groups = [Asked(list(prompts), sampling, model) for sampling in samplings]
+        return [PromptGroup(every, samplings[0])], [*range(len(every))]
+    groups = [PromptGroup(list(prompts), sampling) for sampling in samplings]
     return groups, [at * n + choice for choice in range(n) for at in range(len(prompts))]
 
 

@@ -90,8 +90,8 @@ def read_chat(body: ChatBody, server: Server) -> Question:
     use = body.tool_use
     chosen = samplings(body, limit, form_of(body.response_format, use), body.told)
     prompt = prompt_of(body.messages, body.functions)
-    groups, places = choices_of([prompt], chosen, body.choices, model)
-    return Question(groups, _ChatForm(body, model, places, use), places)
+    groups, places = choices_of([prompt], chosen, body.choices)
+    return Question(model, groups, _ChatForm(body, model, places, use), places)
 
 
 class _ChatForm(CompletionForm):
@@ -205,8 +205,8 @@ def read_completion(body: CompletionBody, server: Server) -> Question:
         replace(each, prompt_logprobs=body.asked_of_prompt)
         for each in samplings(body, limit, logprobs=body.logprobs)
     ]
-    groups, places = choices_of(prompts_of(body.prompt), chosen, body.choices, model)
-    return Question(groups, _TextForm(body, model, places), places)
+    groups, places = choices_of(prompts_of(body.prompt), chosen, body.choices)
+    return Question(model, groups, _TextForm(body, model, places), places)
 
 
 def prompts_of(given: str | list[int] | list[str] | list[list[int]]) -> list[Prompt]:

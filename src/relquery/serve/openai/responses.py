@@ -34,7 +34,7 @@ from relquery.serve.openai.fields import (
     prompt_of,
     samplings,
 )
-from relquery.serve.server import Asked, NamedModel, Question, Scope, Server
+from relquery.serve.server import NamedModel, PromptGroup, Question, Scope, Server
 from relquery.serve.streaming import STREAMED, AnswerStream, event
 from relquery.serve.tools import Reply
 from relquery.tools import Delta
@@ -216,8 +216,8 @@ async def respond(body: ResponseBody, scope: Scope) -> Response:
 def read_response(body: ResponseBody, server: Server) -> Question:
     """What an input asks for. Raises HttpError."""
     model = server.model(body.model)
-    asked = Asked([body.prompt], body.sampling(model), model)
-    return Question([asked], _ResponseForm(body, model))
+    group = PromptGroup([body.prompt], body.sampling(model))
+    return Question(model, [group], _ResponseForm(body, model))
 
 
 class _ResponseForm:
