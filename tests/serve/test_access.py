@@ -108,8 +108,8 @@ def test_a_full_queue_is_said_to_be_full_until_it_is_not() -> None:
             lines = running.iter_lines()  # kept: without it the stream is closed
             assert next(lines).startswith("data:")
             sql = {"query": "SELECT LLM('Good?', 'Tea')"}
-            table = {"rows": [{"a": 1}], "prompt": "Good?"}
-            asked = {"chat/completions": body, "sql": sql, "sql/explain": sql, "relqueries": table}
+            prompt = {"markup": "<schema name='s'/>", "prompt": "<prompt schema='s'/>"}
+            asked = {"chat/completions": body, "sql": sql, "sql/explain": sql, "prompts": prompt}
             for path, each in asked.items():
                 full = client.post(f"{server.url}/v1/{path}", json=each)
                 assert (full.status_code, full.json()["error"]["code"]) == (429, "queue_full")
