@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from relquery.serve.anthropic.messages import finish_of, usage_of
 
 from relquery.prompt import Answer, Finish
+from relquery.serve.anthropic.messages import finish_of, usage_of
 from relquery.serve.errors import HttpError
 from tests.cases import cases
 

@@ -7,11 +7,11 @@ import json
 from typing import Any
 
 import pytest
-from relquery.serve.api.sql import Explained, TableList
-from relquery.serve.sql_workers.results import Answered
 
 from relquery.connection import connect
 from relquery.errors import PartialResultWarning
+from relquery.serve.sql import Explained, TableList
+from relquery.serve.sql_workers.jobs import lines_of
 from relquery.sql.explain.explanation import SCHEMA
 from tests.serve.console import stand_in
 from tests.sql.conftest import SETUP, fails_for_dune
@@ -30,7 +30,7 @@ def test_lines_of_a_run_have_fields_that_the_real_ones_have() -> None:
         con.database.connection.execute(SETUP)
         with pytest.warns(PartialResultWarning):
             result = con.sql("SELECT LLM('Upper', title) FROM films", record=True)
-        real = {line["type"]: line for line in Answered.of(result, con).lines()}
+        real = {line["type"]: line for line in lines_of(result, con)}
     missing = [(line["type"], place) for line in told() if line["type"] != "progress"
                for place in absent(line, real[line["type"]])]  # fmt: skip
     assert missing == []

@@ -10,21 +10,14 @@ from io import BytesIO
 from typing import Annotated, Any, ClassVar, Literal
 
 from fastapi import APIRouter, Form, Query, Request, UploadFile
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import FileResponse, Response, StreamingResponse
 
 from relquery.serve.batches.batches import Batches, Record
 from relquery.serve.batches.lines import MESSAGES, read_lines, write_lines
 from relquery.serve.batches.store import HIDDEN, Files, StoredFile
 from relquery.serve.body import NONE_OF, NOTHING, Body, Inner, example
-from relquery.serve.errors import (
-    HttpError,
-    Json,
-    anthropic_body,
-    bad_request,
-    is_anthropic,
-    not_supported,
-)
+from relquery.serve.errors import HttpError, Json, anthropic_body, bad_request, is_anthropic
 from relquery.serve.models import After, Cursor, Limit, anthropic_page, openai_page
 from relquery.serve.server import RequestScope, Scope
 from relquery.serve.streaming import line
@@ -47,21 +40,26 @@ DAY = 86_400
 """Seconds after which a batch of Anthropic's expires. Those of this server do not."""
 
 
+class UploadForm(BaseModel):
+    """A file for a batch."""
+
+    model_config = ConfigDict(extra="forbid")
+    file: UploadFile
+    purpose: Literal["batch"] = "batch"
+
+
 @router.post("/v1/files")
 async def upload_file(
+    form: Annotated[UploadForm, Form(media_type="multipart/form-data")],
     request: Request,
     scope: Scope,
-    file: UploadFile,
-    purpose: Annotated[Literal["batch"], Form()] = "batch",
 ) -> Response:
     """Keep a file for a batch. With the header `anthropic-version`, all routes of files answer in
     the form of Anthropic's Files API."""
-    for name in await request.form():
-        if name not in ("file", "purpose"):
-            raise not_supported(name)
-    files, given = _batches(scope).files, file.content_type or ""
+    file, files = form.file, _batches(scope).files
     name = (file.filename or "upload")[:MOST_NAME]
-    found = await files.upload(file.file, name, purpose, scope.tenant, given)
+    given = file.content_type or ""
+    found = await files.upload(file.file, name, form.purpose, scope.tenant, given)
     return Json(_file(found, request))
 
 
