@@ -9,9 +9,9 @@ import signal
 import socket
 import time
 import warnings
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, asynccontextmanager, closing, contextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, closing, suppress
 from functools import partial
 from types import FrameType
 
@@ -53,12 +53,17 @@ def listen(
 ) -> bool:
     """See serve. engines: by the names by which clients may call their models, which they may still
     load, as the pool may its tables."""
+    # Those who ask are told in their answers.
+    for kind in (PartialResultWarning, OrderWarning, PromptWarning):
+        warnings.simplefilter("ignore", kind)
     gate = Authenticator() if config.keys is None else KeyAuthenticator(config.keys)
-    with (
-        closing(bind(config.host, config.port)) as listening,
-        opened(config, gate, pool) as kept,
-        ExitStack() as until_it_ends,
-    ):
+    with closing(bind(config.host, config.port)) as listening, ExitStack() as until_it_ends:
+        statements = Statements(pool, config, partial(gate.share, AT_ONCE))
+        until_it_ends.callback(statements.close)
+        embeddings = EmbeddingService(config.embedder)
+        until_it_ends.callback(embeddings.close)
+        if config.tables:
+            pool.refill()  # what is wrong with them should be said now
         traces = None if config.otlp is None else Tracing(config.otlp)
         if traces is not None:
             until_it_ends.callback(traces.stop)
@@ -68,34 +73,14 @@ def listen(
             until_it_ends.callback(link.stop)
             links |= dict.fromkeys(names, link)
         server = Server(config, links, gate)
-        for thing in kept:
-            server.keep(thing)
+        server.keep(statements)
+        server.keep(embeddings)
         app = make_app(_lifespan(server), needs_keys=config.keys is not None)
         front = with_cors(RequestMiddleware(app, server, traces), config.origins)
         listener = Listener(front if traces is None else traces.traced(front), server, told)
         settle()
         listener.run([listening])
     return not listener.force_exit
-
-
-@contextmanager
-def opened(config: ServeConfig, gate: Authenticator, pool: Pool) -> Iterator[Sequence[object]]:
-    """What a server keeps until the end of the block: its tables and threads.
-
-    gate: knows the tenants. Raises TableError for a table that cannot be read.
-    """
-    # Those who ask are told in their answers.
-    for kind in (PartialResultWarning, OrderWarning, PromptWarning):
-        warnings.simplefilter("ignore", kind)
-    embeddings = EmbeddingService(config.embedder)
-    statements = Statements(pool, config, partial(gate.share, AT_ONCE))
-    try:
-        if config.tables:
-            pool.refill()  # what is wrong with them should be said now
-        yield statements, embeddings
-    finally:
-        embeddings.close()
-        statements.close()
 
 
 def _lifespan(server: Server) -> Lifespan:
