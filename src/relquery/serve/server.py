@@ -241,7 +241,7 @@ class RequestScope:
         stream = AnswerStream(size, len(groups), drop)
         if len(groups) > 1:
             declared = _named(declared, size)
-        about = {"declared": declared, "adapter": model.adapter, **more}
+        about: dict[str, Any] = {"declared": declared, "adapter": model.adapter, **more}
         for prompts, _ in groups:
             sinks.append(CountedSink(self, stream, len(prompts), base))
             base += len(prompts)
