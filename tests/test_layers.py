@@ -148,8 +148,8 @@ ROOMS: dict[str, list[str]] = {
         "pairs", "frame", "lotus",
     ],
     "serve": [
-        "settings", "values", "errors", "body", "tools", "admission", "auth", "logs", "metrics",
-        "streaming", "server", "models", "sql_workers", "openai", "batches.store", "anthropic",
+        "settings", "values", "errors", "body", "tools", "admission", "auth", "metrics",
+        "streaming", "server", "logs", "models", "sql_workers", "openai", "batches.store", "anthropic",
         "batches", "embeddings", "sql", "queries", "scores", "status", "middleware", "connections",
         "mcp", "app", "serving", "run",
     ],

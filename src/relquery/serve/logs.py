@@ -6,7 +6,7 @@ import json
 import logging
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import IO, TYPE_CHECKING, Any
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 QUIET = ("uvicorn", "asyncio", "httpx", "httpcore", "mcp")
 """Loggers whose lines below warnings, such as those on each connection, say nothing of requests."""
-PARTS = ("waiting", "core", "tail")
-"""Of the time of a relQuery; see Latency."""
 LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -179,28 +177,28 @@ class Tracing:
         self._provider.shutdown()
 
 
+_NAMES = {
+    "request": "relquery.request",
+    "error": "error.type",
+    "tenant": "relquery.tenant",
+    "prompts": "relquery.prompts",
+    "prompt_tokens": "gen_ai.usage.input_tokens",
+    "cached_tokens": "gen_ai.usage.cache_read.input_tokens",
+    "output_tokens": "gen_ai.usage.output_tokens",
+    "first_token": "gen_ai.server.time_to_first_token",
+}
+"""What spans call fields of the log: names as in OpenTelemetry's conventions, and ours."""
+
+
 def _attributes(request: Served, operation: str | None) -> dict[str, Any]:
-    """What the library does not know: names as in OpenTelemetry's conventions, and ours."""
-    found: dict[str, Any] = {"http.route": request.route, "relquery.request": request.id}
-    if request.error is not None:
-        found["error.type"] = request.error
-    asker = request.asker
-    if asker is None:
-        return found
-    if asker.tenant:
-        found["relquery.tenant"] = asker.tenant
-    if operation is not None or asker.prompts:
+    """What the library does not know."""
+    fields, asker = request.fields(), request.asker
+    found = {_NAMES[name]: value for name, value in fields.items() if name in _NAMES}
+    found["http.route"] = request.route
+    if asker is not None and (operation is not None or asker.prompts):
         found["gen_ai.operation.name"] = operation or "generate_content"
         found["gen_ai.provider.name"] = "relquery"
         found["gen_ai.request.model"] = found["gen_ai.response.model"] = asker.model
-    if asker.prompts:
-        found["gen_ai.usage.input_tokens"] = asker.prompt_tokens
-        found["gen_ai.usage.cache_read.input_tokens"] = asker.cached_tokens
-        found["gen_ai.usage.output_tokens"] = asker.output_tokens
-        found["relquery.prompts"] = asker.prompts
-    if asker.first_token is not None:
-        found["gen_ai.server.time_to_first_token"] = asker.first_token
-    if asker.latency is not None:
-        for part in PARTS:
-            found[f"relquery.{part}"] = getattr(asker.latency, part)
+    if asker is not None and asker.latency is not None:
+        found |= {f"relquery.{part}": s for part, s in asdict(asker.latency).items()}
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from prometheus_client import (
@@ -17,7 +18,6 @@ from relquery.backends.remote.link import Tally
 from relquery.backends.service.state import EngineState
 from relquery.engine.requests.relquery import Latency
 from relquery.prompt import Answer, Finish
-from relquery.serve.logs import PARTS
 
 MOST_TENANTS = 200
 """Tenants with figures of their own; those that come later share the name OTHER."""
@@ -112,8 +112,8 @@ class Metrics:
         """Count a relQuery that has ended."""
         name = self._name(tenant)
         self._of("queries", self._policy, name).inc()
-        for part in PARTS if latency is not None else ():
-            self._of("query_seconds", part, self._policy, name).observe(getattr(latency, part))
+        for part, seconds in ({} if latency is None else asdict(latency)).items():
+            self._of("query_seconds", part, self._policy, name).observe(seconds)
 
     def served(
         self, path: str, status: int, tenant: str, seconds: float, error: str | None

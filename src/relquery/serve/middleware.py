@@ -7,6 +7,7 @@ import logging
 import secrets
 import time
 from collections.abc import Collection, Sequence
+from dataclasses import asdict
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from relquery.serve.body import HEADER
 from relquery.serve.errors import HttpError, as_http, bad_request, response_of, stopping
-from relquery.serve.logs import PARTS, Served, Tracing
+from relquery.serve.logs import Served, Tracing
 from relquery.serve.server import RequestScope, Server
 from relquery.serve.settings import is_local
 from relquery.serve.streaming import ClientGoneError
@@ -201,7 +202,7 @@ class _Request:
         if asker is not None and asker.identity.limits is not None:
             found |= asker.identity.limits.headers()
         if asker is not None and asker.latency is not None:
-            took = ((part, getattr(asker.latency, part)) for part in PARTS)
+            took = asdict(asker.latency).items()
             found["server-timing"] = ", ".join(f"{part};dur={s * 1000:.3f}" for part, s in took)
         return [(name.encode(), value.encode()) for name, value in found.items()]
 

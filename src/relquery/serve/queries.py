@@ -24,8 +24,8 @@ from relquery.serve.errors import HttpError, Json
 from relquery.serve.openai.choices import finish_of, usage_of
 from relquery.serve.server import RequestScope, Scope
 from relquery.serve.sql import Sampled
-from relquery.serve.sql_workers.pool import MarkupPrompt, SpanQuery
 from relquery.serve.sql_workers.statements import Statements, Task
+from relquery.serve.sql_workers.work import MarkupPrompt, SpanQuery
 from relquery.serve.streaming import EVENTS, STREAMED, EventResponse, event, failed_event
 from relquery.spans.result import SpanResult
 

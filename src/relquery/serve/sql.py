@@ -15,8 +15,8 @@ from relquery.config import Order
 from relquery.serve.body import WHOLE, Body, Declared, Integer, example
 from relquery.serve.errors import Json, not_supported
 from relquery.serve.server import Scope
-from relquery.serve.sql_workers.pool import Explain, Statement
 from relquery.serve.sql_workers.statements import Statements, Task
+from relquery.serve.sql_workers.work import Explain, Statement
 from relquery.serve.streaming import ARROW, NDJSON, EventResponse, failed_line
 
 router = APIRouter(tags=["relquery"])

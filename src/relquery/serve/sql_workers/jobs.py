@@ -16,8 +16,8 @@ from relquery.markup.schema import Schema
 from relquery.prompt import Prompt
 from relquery.report import Report
 from relquery.serve.errors import bad_request
-from relquery.serve.sql_workers.pool import Explain, Job, MarkupPrompt, SpanQuery, Statement
 from relquery.serve.sql_workers.tables import Tables, check_reads
+from relquery.serve.sql_workers.work import Explain, Job, MarkupPrompt, SpanQuery, Statement
 from relquery.serve.values import plain, to_arrow, to_json
 from relquery.spans.corpus import passages
 from relquery.spans.run import prepare

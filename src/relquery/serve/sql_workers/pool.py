@@ -1,4 +1,4 @@
-"""Workers that are ready, the process that forks them, and what they are told to do.
+"""Workers that are ready, and the process that forks them.
 
 That process has the tables. It has one thread, so that a fork copies nothing half done, and a fork
 shares its memory: a worker has all tables within milliseconds, without a copy.
@@ -15,26 +15,18 @@ import signal
 import sys
 import warnings
 from collections import deque
-from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from multiprocessing.connection import Connection, Pipe
 from multiprocessing.process import BaseProcess
 from multiprocessing.reduction import recv_handle, send_handle
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from relquery.backends.remote.process import Replied, receive, send_events
-from relquery.backends.service.client import Facts
-from relquery.engine.requests.declared import Declared
 from relquery.errors import ConfigError, OrderWarning, PartialResultWarning, PromptWarning
 from relquery.serve.logs import set_up
 from relquery.serve.settings import ServeConfig
-
-if TYPE_CHECKING:
-    from relquery.ir.spnl.read import WireQuery
+from relquery.serve.sql_workers.work import Table
 
 _LOG = logging.getLogger(__name__)
 WARM = 4
@@ -44,84 +36,6 @@ FORK = 0
 server's end of its pipe follows."""
 _SOON = 0.02  # seconds until it is looked again whether a killed worker has ended
 _ALONE = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A registered table."""
-
-    schema: str
-    """ "main", or the name of the DuckDB file that it comes from."""
-    name: str
-    columns: tuple[tuple[str, str], ...]
-    """Names and types."""
-    rows: int
-
-
-@dataclass(frozen=True, slots=True)
-class Explain:
-    """Gives the text and the rows of an explanation. params, options: of Connection.explain."""
-
-    query: str
-    params: Any
-    options: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class SpanQuery:
-    """Answers a span query, which may search the tables and the documents that came with it; or
-    computes the states of what it reads in any order, and gives of how many texts."""
-
-    query: WireQuery
-    prepares: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class MarkupPrompt:
-    """Answers a prompt over a schema. options: of Connection.prompt."""
-
-    schema: str
-    prompt: str
-    options: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Statement:
-    """Runs a statement, and tells its result in parts; of a stream lines of JSON, with progress.
-    params, options: of Connection.sql.
-    """
-
-    query: str
-    params: Any
-    options: Mapping[str, Any]
-    form: Literal["json", "arrow", "stream"]
-    max_calls: int | None = None
-    """Calls that it may ask at most."""
-    rows: int | None = None
-    """Rows that are told at most."""
-
-
-Job = Explain | SpanQuery | MarkupPrompt | Statement
-
-
-class Work(NamedTuple):
-    """A job and its limits. Sent to a worker first; it says what comes of it by a Replied."""
-
-    job: Job
-    facts: Facts
-    tenant: str
-    declared: Declared | None
-    adapter: str
-    called: tuple[str, ...]
-    """By which clients call the model; its calls may name no other."""
-    answers: Path
-    """The file of the tenant's answers."""
-    window: int
-    """Prompts that may be open at once."""
-    most: int
-    """Prompts that it may ask."""
-    gives_way: bool = False
-    """Whether first statements of others go first from the beginning."""
 
 
 class Worker:

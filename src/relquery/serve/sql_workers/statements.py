@@ -25,7 +25,8 @@ from relquery.serve.admission import queue_full
 from relquery.serve.errors import HttpError, bad_request, stopping
 from relquery.serve.server import CountedSink, NamedModel, RequestScope
 from relquery.serve.settings import ServeConfig
-from relquery.serve.sql_workers.pool import Job, Pool, Work, Worker
+from relquery.serve.sql_workers.pool import Pool, Worker
+from relquery.serve.sql_workers.work import Job, Work
 from relquery.serve.streaming import ResponseStream
 
 AT_ONCE = 8

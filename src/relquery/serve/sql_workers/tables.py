@@ -16,7 +16,7 @@ import duckdb
 from relquery.demo.files import table_path
 from relquery.errors import ConfigError, did_you_mean
 from relquery.serve.errors import HttpError, bad_request
-from relquery.serve.sql_workers.pool import Table
+from relquery.serve.sql_workers.work import Table
 from relquery.sql import names as ours
 from relquery.sql import tables as hosts
 from relquery.sql.host.database import Database

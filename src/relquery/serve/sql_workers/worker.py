@@ -34,9 +34,9 @@ from relquery.errors import ConfigError, QueryError
 from relquery.ledger import Ledger
 from relquery.serve.errors import bad_request
 from relquery.serve.sql_workers.jobs import Desk, done
-from relquery.serve.sql_workers.pool import Statement, Work
 from relquery.serve.sql_workers.portions import PortionedEngine
 from relquery.serve.sql_workers.tables import Tables
+from relquery.serve.sql_workers.work import Statement, Work
 from relquery.sql.exchange.arrow import Most
 from relquery.sql.executor.context import Models
 from relquery.sql.retrieval.functions import install_count
