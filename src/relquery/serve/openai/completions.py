@@ -97,15 +97,15 @@ def read_chat(body: ChatBody, server: Server) -> Question:
 class _ChatForm(CompletionForm):
     kind, name, chunk = "chatcmpl", "chat.completion", "chat.completion.chunk"
 
-    def head(self, kind: str) -> dict[str, Any]:
-        return super().head(kind) | {"service_tier": "default"}
-
     def __init__(
         self, body: ChatBody, model: NamedModel, places: Sequence[int], use: ToolUse | None
     ) -> None:
         super().__init__(body, model, places)
         form = model.facts.calls
         self._replies = [Reply(use, form, "call_") for _ in range(body.choices)]
+
+    def head(self, kind: str) -> dict[str, Any]:
+        return super().head(kind) | {"service_tier": "default"}
 
     def choice(self, at: int, answer: Answer) -> dict[str, Any]:
         reply = self._replies[at].whole(answer)
