@@ -149,9 +149,9 @@ ROOMS: dict[str, list[str]] = {
     ],
     "serve": [
         "settings", "values", "errors", "body", "tools", "admission", "auth", "metrics",
-        "streaming", "server", "logs", "models", "sql_workers", "openai", "batches.store", "anthropic",
-        "batches", "embeddings", "sql", "queries", "scores", "status", "middleware", "connections",
-        "mcp", "app", "serving", "run",
+        "streaming", "server", "logs", "models", "sql_workers", "openai", "batches.store",
+        "anthropic", "batches", "embeddings", "sql", "queries", "scores", "status",
+        "middleware", "connections", "mcp", "app", "serving", "run",
     ],
     "cascade": ["bounds", "proxies", "sampling", "thresholds"],
     "evaluation": ["threshold", "columns", "comparison", "evaluation"],

@@ -3,7 +3,6 @@ and /v1/prompts: prompts over schemas, in markup."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import secrets
 import time
@@ -15,9 +14,7 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from relquery.errors import QueryError
-from relquery.ir.spnl.fields import decode
-from relquery.ir.spnl.read import WireQuery, read
+from relquery.ir.spnl.read import WireQuery
 from relquery.prompt import Finish
 from relquery.serve.body import example
 from relquery.serve.errors import HttpError, Json
@@ -25,7 +22,7 @@ from relquery.serve.openai.choices import finish_of, usage_of
 from relquery.serve.server import RequestScope, Scope
 from relquery.serve.sql import Sampled
 from relquery.serve.sql_workers.statements import Statements, Task
-from relquery.serve.sql_workers.work import MarkupPrompt, SpanQuery
+from relquery.serve.sql_workers.work import MarkupPrompt, ReadQuery, SpanQuery
 from relquery.serve.streaming import EVENTS, STREAMED, EventResponse, event, failed_event
 from relquery.spans.result import SpanResult
 
@@ -44,7 +41,7 @@ _BODY = {
 @router.post("/v1/query/execute", responses=STREAMED, openapi_extra=_BODY)
 async def execute_query(request: Request, scope: Scope, stream: bool = False) -> Response:
     """Answer a span query: generations, some of which read the answers of others."""
-    query, completes = await _read(request)
+    query, completes = await _read(request, scope)
     task = _begun(SpanQuery(query), scope)
     if stream:
         return EventResponse(_events(task, scope.model, completes), task, failed_event)
@@ -55,7 +52,7 @@ async def execute_query(request: Request, scope: Scope, stream: bool = False) ->
 async def prepare_query(request: Request, scope: Scope, stream: bool = False) -> Response:
     """Compute the states of what a span query reads in any order, before it is executed. Tells of
     how many texts."""
-    query, _ = await _read(request)
+    query, _ = await _read(request, scope)
     count = await _begun(SpanQuery(query, prepares=True), scope).result(scope)
     told = {"object": "query.prepared", "prepared": count}
     if stream:
@@ -70,21 +67,15 @@ def _begun(job: SpanQuery, scope: RequestScope) -> Task:
     return scope.server.kept(Statements).start(scope, job, model, scope.declared())
 
 
-async def _read(request: Request) -> tuple[WireQuery, bool]:
+async def _read(request: Request, scope: RequestScope) -> tuple[WireQuery, bool]:
     """The query, and whether it is a map, which is answered as completions of texts. Raises
     HttpError and QueryError."""
     body = await request.body()
     if len(body) > MOST_BYTES:
         raise HttpError(413, f"The query has more than {MOST_BYTES:,} bytes.", "too_large")
-    return await asyncio.to_thread(_decoded, body)
-
-
-def _decoded(body: bytes) -> tuple[WireQuery, bool]:
-    try:
-        value = decode(body.decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        raise QueryError(f"Byte {error.start} of the query is not UTF-8.") from None
-    return read(value, None), isinstance(value, dict) and list(value) == ["map"]
+    reading = scope.server.kept(Statements).start(scope, ReadQuery(body), scope.server.model(None))
+    query, is_map = await reading.result(scope)
+    return query, is_map
 
 
 async def _events(task: Task, model: str, completes: bool) -> AsyncIterator[bytes]:

@@ -12,12 +12,21 @@ from relquery.connection import Connection
 from relquery.errors import QueryError
 from relquery.ir.nodes import Bag, Node, Seq
 from relquery.ir.paths import children_of
+from relquery.ir.spnl.fields import decode
+from relquery.ir.spnl.read import WireQuery, read
 from relquery.markup.schema import Schema
 from relquery.prompt import Prompt
 from relquery.report import Report
 from relquery.serve.errors import bad_request
 from relquery.serve.sql_workers.tables import Tables, check_reads
-from relquery.serve.sql_workers.work import Explain, Job, MarkupPrompt, SpanQuery, Statement
+from relquery.serve.sql_workers.work import (
+    Explain,
+    Job,
+    MarkupPrompt,
+    ReadQuery,
+    SpanQuery,
+    Statement,
+)
 from relquery.serve.values import plain, to_arrow, to_json
 from relquery.spans.corpus import passages
 from relquery.spans.run import prepare
@@ -48,6 +57,8 @@ def done(job: Job, desk: Desk) -> Any:
     RequestError if a generation fails.
     """
     match job:
+        case ReadQuery(body):
+            return _read(body)
         case SpanQuery(query, True):
             return prepare(Seq(tuple(_bags(query.node))), desk.connection.backend)
         case SpanQuery():
@@ -61,6 +72,14 @@ def done(job: Job, desk: Desk) -> Any:
             return str(found), plain(found.arrow().to_pylist())
         case Statement():
             return _run(job, desk)
+
+
+def _read(body: bytes) -> tuple[WireQuery, bool]:
+    try:
+        value = decode(body.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise QueryError(f"Byte {error.start} of the query is not UTF-8.") from None
+    return read(value, None), isinstance(value, dict) and list(value) == ["map"]
 
 
 def _bags(node: Node) -> Iterator[Node]:

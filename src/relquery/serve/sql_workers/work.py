@@ -36,6 +36,13 @@ class Explain:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadQuery:
+    """Reads a span query in its wire form, and tells whether it is a map."""
+
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class SpanQuery:
     """Answers a span query, which may search the tables and the documents that came with it; or
     computes the states of what it reads in any order, and gives of how many texts."""
@@ -69,7 +76,7 @@ class Statement:
     """Rows that are told at most."""
 
 
-Job = Explain | SpanQuery | MarkupPrompt | Statement
+Job = Explain | ReadQuery | SpanQuery | MarkupPrompt | Statement
 
 
 class Work(NamedTuple):
