@@ -218,6 +218,8 @@ def test_a_lasting_fault_is_its_rows_own_error(
         (Refused(403, "not yours"), "does not serve the model 'm'.*not yours"),
         (Refused(404, "no such model"), "no such model. Check the model's name"),
         (Refused(429, "You are broke", "insufficient_quota"), "no quota left.*You are broke"),
+        (Refused(402, "Pay first"), "no quota left.*Pay first"),
+        (Refused(400, "Your credit balance is too low to ask."), "no quota left.*too low"),
     ],
 )
 def test_what_all_would_meet_stops_the_query(serve: Serve, reply: Reply, message: str) -> None:

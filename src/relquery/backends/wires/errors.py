@@ -67,7 +67,11 @@ class ProviderError(Exception):
     @property
     def is_quota(self) -> bool:
         """Whether the account has nothing left to spend, which no wait mends."""
-        return self.code == "insufficient_quota"
+        return (
+            self.status == 402
+            or self.code == "insufficient_quota"
+            or "credit balance is too low" in self.said  # Anthropic's, a 400
+        )
 
     @property
     def is_passing(self) -> bool:
