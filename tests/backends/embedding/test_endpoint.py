@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -216,6 +217,21 @@ def test_a_reply_without_usable_vectors_says_what_came() -> None:
         ):
             endpoint_of(server).embed(["a", "b"])
         assert "all failed" not in str(caught.value)
+
+
+async def blanks() -> AsyncIterator[str]:
+    for _ in range(40):
+        yield " "
+        await asyncio.sleep(0.05)
+
+
+def test_a_reply_that_is_none_or_comes_too_slowly_is_asked_for_again() -> None:
+    odd: list[Reply] = [Response("<html>"), Response(events=blanks())]
+    replies = iter([*odd, Response({"error": {"message": "overloaded"}})])
+    with serving(lambda body: next(replies, embeddings(body)), ROUTE) as server:
+        found = endpoint_of(server, timeout=0.3, max_retries=2).embed(["a", "b"])
+        np.testing.assert_array_equal(found, [vector_of("a"), vector_of("b")])
+        assert len(server.asked) == 4
 
 
 def test_vectors_in_base64_are_read() -> None:

@@ -10,7 +10,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import count
 from queue import Empty, SimpleQueue
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,7 @@ from relquery.backends.provider.backend import in_background
 from relquery.backends.provider.client import ProviderClient
 from relquery.backends.provider.config import ProviderConfig
 from relquery.backends.provider.errors import reason_to_stop
+from relquery.backends.provider.failure_policy import backoff
 from relquery.backends.provider.server import Server
 from relquery.backends.wires.errors import ProviderError, short
 from relquery.errors import ConfigError, ModelError, RelqueryError, RequestError, type_of
@@ -27,6 +30,10 @@ from relquery.retrieval.embedder import Embedder, Part, as_vectors
 
 _SHOWN = 5  # indices
 _OF_ERRORS = ("error", "detail", "message")
+
+
+class NoVectorsError(RequestError):
+    """Of a reply that has none at all, as servers give in passing."""
 
 
 def to_vectors(reply: str, texts: Sequence[str], name: str, url: object) -> Float32s:
@@ -76,13 +83,13 @@ def _data(reply: str, name: str, url: object) -> list[dict[str, Any]]:
     if said is None:
         raise _unlike(name, url, f"no vectors but {short(reply)}")
     said = said.get("message", said) if isinstance(said, dict) else said
-    raise RequestError(
+    raise NoVectorsError(
         f"The embedder {name} failed. The server answered: {short(str(said)).rstrip('.')}."
     )
 
 
-def _unlike(name: str, url: object, got: str) -> RequestError:
-    return RequestError(
+def _unlike(name: str, url: object, got: str) -> NoVectorsError:
+    return NoVectorsError(
         f"The embedder {name} returned {got}. Check that {url} has embeddings of the OpenAI form; "
         "base_url usually ends in /v1."
     )
@@ -270,11 +277,17 @@ class Endpoint(Embedder):
             "encoding_format": "base64",
         }
         body |= {} if self._dimensions is None else {"dimensions": self._dimensions}
-        try:
-            reply = await client.call("POST", "/embeddings", json=body)
-        except ProviderError as error:
-            raise self._problem(error, texts, client.url) from error
-        vectors = to_vectors(reply.text, texts, self.name, client.url)
+        for tries in count(1):
+            try:
+                reply = await client.call("POST", "/embeddings", within=client.timeout, json=body)
+                vectors = to_vectors(reply.text, texts, self.name, client.url)
+                break
+            except ProviderError as error:
+                raise self._problem(error, texts, client.url) from error
+            except NoVectorsError:
+                if tries > client.max_retries:
+                    raise
+            await asyncio.sleep(backoff(tries, None, Random()))
         if self._dimensions is not None and vectors.shape[1] != self._dimensions:
             raise RequestError(
                 f"The embedder {self.name} returned vectors of {vectors.shape[1]} dimensions in "

@@ -85,11 +85,9 @@ class ProviderClient:
 
     async def send(self, body: bytes) -> RawReply:
         """A reply to a prompt, which is sent once. body: JSON."""
-        try:
-            async with asyncio.timeout(self.timeout):  # httpx2's begins anew with each byte
-                reply = await self._sent("POST", self._prompts, content=body, headers=_JSON)
-        except TimeoutError as error:
-            raise http_error(error, self.timeout) from error
+        reply = await self._sent(
+            "POST", self._prompts, within=self.timeout, content=body, headers=_JSON
+        )
         try:
             text = reply.content.decode("utf-8-sig")
         except UnicodeDecodeError:
@@ -102,7 +100,7 @@ class ProviderClient:
         """A reply to a request that is sent again where it fails in passing.
 
         is_single: whether it must not be taken twice. It is sent again after refusals by a limit
-        alone. more: arguments of a request of httpx2.
+        alone. more: arguments of a request of httpx2, and `within`, the seconds of one try.
         """
         tries = 0
         while True:
@@ -136,18 +134,27 @@ class ProviderClient:
             await pool.aclose()
 
     async def _sent(
-        self, method: str, url: httpx2.URL | str, *, stream: bool = False, **more: Any
+        self,
+        method: str,
+        url: httpx2.URL | str,
+        *,
+        stream: bool = False,
+        within: float | None = None,
+        **more: Any,
     ) -> httpx2.Response:
-        """A reply; stream: whose body has yet to come. url: or a path of the server."""
+        """A reply; stream: whose body has yet to come. url: or a path of the server. within:
+        seconds for the whole of it; httpx2's timeout begins anew with each byte.
+        """
         try:
-            if (token := self.access.token) is not None:
-                bearer = {"Authorization": f"Bearer {await asyncio.to_thread(token)}"}
-                more["headers"] = {**more.get("headers", {}), **bearer}
-            pool = next(self._pools)
-            reply = await pool.send(pool.build_request(method, url, **more), stream=stream)
-            if reply.is_success:
-                return reply
-            await reply.aread()
+            async with asyncio.timeout(within):
+                if (token := self.access.token) is not None:
+                    bearer = {"Authorization": f"Bearer {await asyncio.to_thread(token)}"}
+                    more["headers"] = {**more.get("headers", {}), **bearer}
+                pool = next(self._pools)
+                reply = await pool.send(pool.build_request(method, url, **more), stream=stream)
+                if reply.is_success:
+                    return reply
+                await reply.aread()
         except ModelError:  # of what gives the key
             raise
         except Exception as error:
