@@ -78,6 +78,23 @@ def test_what_cannot_be_embedded_is_refused(
         client.embeddings.create(**{"model": str(encoder), "input": "the tower"} | more)
 
 
+def test_longer_texts_are_cut_where_a_client_says_so(running: Running, encoder: Path) -> None:
+    cut = {"model": str(encoder), "truncate_prompt_tokens": -1}
+    for path, body in (
+        ("embeddings", {"input": "sky " * 60}),
+        ("rerank", {"query": "a", "documents": ["sky " * 60]}),
+    ):
+        found = httpx.post(f"{running.url}/v1/{path}", json=cut | body).json()
+        assert 40 <= found["usage"]["prompt_tokens"] <= 43
+        found = httpx.post(
+            f"{running.url}/v1/{path}", json=cut | body | {"truncate_prompt_tokens": 5}
+        )
+        assert (found.status_code, found.json()["error"]["param"]) == (
+            400,
+            "truncate_prompt_tokens",
+        )
+
+
 def test_documents_are_ranked_by_their_cosines(
     running: Running, encoder: Path, expected: Any
 ) -> None:

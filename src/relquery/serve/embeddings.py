@@ -51,17 +51,19 @@ class EmbeddingService:
         self.name, self._embedder = found.label, found
         self.dimensions = found.embed(["."]).shape[1]
 
-    async def embed(self, texts: Sequence[str], scope: RequestScope) -> tuple[Float32s, int]:
+    async def embed(
+        self, texts: Sequence[str], scope: RequestScope, may_cut: bool
+    ) -> tuple[Float32s, int]:
         """Vectors of length 1 (texts, dimensions), and the tokens that were read.
 
-        Raises HttpError for a text that is longer than the encoder's context.
+        Raises HttpError for a text that is longer than the encoder's context, unless it may be cut.
         """
         loop, parts, tokens = asyncio.get_running_loop(), list[Float32s](), 0
         for start in range(0, len(texts), _AT_ONCE):
             some = texts[start : start + _AT_ONCE]
             counts = await loop.run_in_executor(self._thread, self._embedder.count, some)
             for at, (count, is_cut) in enumerate(counts):
-                if is_cut:
+                if is_cut and not may_cut:
                     raise bad_request(
                         f"Text {start + at} is longer than the {count} tokens that the encoder "
                         "reads. Cut it into shorter texts.",
@@ -82,6 +84,10 @@ class EmbeddingService:
         self._thread.shutdown(cancel_futures=True)
 
 
+Cut = Literal[-1] | None
+"""vLLM's `truncate_prompt_tokens`: whether longer texts are cut to what the encoder reads."""
+
+
 class EmbeddingBody(Body):
     """Texts of which vectors are asked for. dimensions: of the encoder, which has no others."""
 
@@ -91,6 +97,7 @@ class EmbeddingBody(Body):
     input: Text | Annotated[list[Text], Field(min_length=1, max_length=MOST_TEXTS)] | list[Any]
     encoding_format: Literal["float", "base64"] | None = None
     dimensions: Annotated[int, Field(ge=1), WHOLE] | None = None
+    truncate_prompt_tokens: Cut = None
 
     @property
     def texts(self) -> list[str]:
@@ -120,6 +127,7 @@ class RerankBody(Body):
     documents: Annotated[list[Text | Document], Field(min_length=1, max_length=MOST_TEXTS)]
     top_n: Annotated[int, Field(ge=1), WHOLE] | None = None
     return_documents: bool | None = None
+    truncate_prompt_tokens: Cut = None
 
 
 @router.post("/v1/embeddings")
@@ -130,7 +138,9 @@ async def embed(body: EmbeddingBody, scope: Scope) -> Response:
         raise not_supported(
             "dimensions", f"The encoder's vectors have {service.dimensions}; leave it out."
         )
-    vectors, tokens = await service.embed(body.texts, scope)
+    vectors, tokens = await service.embed(
+        body.texts, scope, body.truncate_prompt_tokens is not None
+    )
     is_packed = body.encoding_format == "base64"
     data = [
         {"object": "embedding", "index": at, "embedding": _packed(each) if is_packed else each}
@@ -146,7 +156,9 @@ async def rerank(body: RerankBody, scope: Scope) -> Response:
     """Rank documents by the cosine of their vectors with the query's."""
     service = _service(scope, body.model)
     texts = [each if isinstance(each, str) else each.text for each in body.documents]
-    vectors, tokens = await service.embed([body.query, *texts], scope)
+    vectors, tokens = await service.embed(
+        [body.query, *texts], scope, body.truncate_prompt_tokens is not None
+    )
     scores = vectors[1:] @ vectors[0]
     best = np.argsort(-scores, kind="stable")[: body.top_n].tolist()
     found = [
