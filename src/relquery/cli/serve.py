@@ -91,9 +91,7 @@ class AccessOptions:
         metavar="SIZE",
         default="2GB",
     )
-    sql_seconds: float = option(
-        "How long a statement may run.", metavar="SECONDS", default=600.0
-    )
+    sql_seconds: float = option("How long a statement may run.", metavar="SECONDS", default=600.0)
     grace: float = option(
         "How long running requests may take after Ctrl-C or SIGTERM.",
         metavar="SECONDS",

@@ -86,8 +86,8 @@ def _adapt_bloom(network: Any) -> None:
 
 def _bloom(module: Any, hidden: Tensor, residual: Tensor, **kwargs: Any) -> tuple[Tensor, None]:
     """BloomAttention.forward. hidden, residual: (1, tokens, hidden)."""
-    parts = module._reshape(module.query_key_value(hidden))
-    output = _attend(module, *parts, module.inv_norm_factor, module.slopes)
+    query, key, value = module._reshape(module.query_key_value(hidden))
+    output = _attend(module, query, key, value, module.inv_norm_factor, module.slopes)
     return module.dense(output) + residual, None
 
 

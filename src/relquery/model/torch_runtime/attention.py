@@ -192,7 +192,7 @@ def attend_plainly(
             if window is not None:
                 is_seen &= distance < window
             query = queries[first + begin : first + end].to(wide)
-            grouped = query.unflatten(1, (len(keys), -1)).permute(1, 2, 0, 3)
+            grouped = query.view(len(query), len(keys), -1, query.shape[-1]).permute(1, 2, 0, 3)
             scores = grouped @ keys[:, None].mT * scale  # (kv_heads, group, queries, keys)
             if softcap is not None:
                 scores = softcap * torch.tanh(scores / softcap)

@@ -22,7 +22,6 @@ from relquery.sql import tables as hosts
 from relquery.sql.host.database import Database
 from relquery.sql.names import quoted, quoted_text
 from relquery.sql.parser.statements import Text, split
-from relquery.sql.parser.tokens import tokenize, without_field_names
 
 _DEMO = "demo:"
 _FILE = "file_of_a_table"
@@ -168,7 +167,7 @@ def check_reads(sql: str, database: Database, tables: Iterable[Table]) -> Text:
         raise _refused(f"These are {len(texts)} statements. Send one at a time")
     (one,) = texts
     query = one.given if one.option is None else one.query
-    tree = _tree(without_field_names(query, tokenize(query)), database)
+    tree = _tree(query, database)
     if tree is None:
         kind = one.kind.replace("_", " ") if one.option is None else "what EXPLAIN is given"
         pivot = " A PIVOT must list its values: PIVOT t ON a IN (1, 2)." if kind == "MULTI" else ""
