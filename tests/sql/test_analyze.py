@@ -47,8 +47,6 @@ def test_it_may_write_and_stand_among_other_statements() -> None:
     )
     assert result.arrow()["stage"].to_pylist() == ["filter 2", "projection 2"]
     assert len(result.report.stages) == 4
-    con.sql("PREPARE p AS SELECT LLM('up', title) FROM films WHERE id > $1")
-    assert [one["rows"] for one in analyzed(con, "EXECUTE p(4)")] == [2]
     con.close()
 
 

@@ -70,7 +70,7 @@ REFUSED = [
     (Sampling(temperature=5), "temperature must be in"),
     (Sampling(seed=1 << 63), "64 bits"),
     (Sampling(schema='{"type": "nonsense"}'), "nonsense"),
-    (Sampling(schema='{"$ref": "#/x"}'), "#/x"),
+    (Sampling(schema='{"$ref": "#/x"}'), "'/x' does not exist"),
     (Sampling(logprobs=2), "logprobs"),
     (Sampling(labels=("Yes", "No"), temperature=0.5), r"temperature is 0\.5 and labels"),
 ]

@@ -187,7 +187,7 @@ class _Reader:
                 else each
                 for each in options
             ]
-        if _is_refused({"oneOf": options}):
+        if "oneOf" in _refusal(json.dumps({"oneOf": options})):
             raise ConfigError(
                 f"{where} has oneOf, and a value could be valid under two of its schemas. Give "
                 "each a key with a const of its own, or use anyOf."
@@ -227,18 +227,24 @@ class _Reader:
             )
 
 
-def _is_refused(schema: Schema) -> bool:
-    """Whether the library cannot tell alternatives apart."""
+def check(schema: str) -> None:
+    """Raises ConfigError for what llguidance refuses; for engines that would tell at the first
+    request."""
+    refused = _refusal(followed(schema))
+    if refused:
+        raise ConfigError(f"The schema cannot be followed: {refused}")
+
+
+def _refusal(schema: str) -> str:
+    """Why the library refuses a schema, or nothing."""
     import llguidance
 
     options: Any = {"coerce_one_of": False, "lenient": False}
     try:
-        grammar = llguidance.LLMatcher.grammar_from_json_schema(
-            json.dumps(schema), overrides=options
-        )
+        grammar = llguidance.LLMatcher.grammar_from_json_schema(schema, overrides=options)
     except ValueError:  # halves of characters: it will say so
-        return False
-    return "oneOf" in llguidance.LLMatcher.validate_grammar(grammar)
+        return ""
+    return llguidance.LLMatcher.validate_grammar(grammar)
 
 
 def _with_keys(schema: dict[str, Any], where: str) -> dict[str, Any]:

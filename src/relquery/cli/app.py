@@ -59,7 +59,7 @@ COMMANDS = {
     ),
     "serve": (
         "serve",
-        "Serve a model over HTTP: the APIs of OpenAI and Anthropic, SQL, trees and prompt markup.",
+        "Serve a model over HTTP: the APIs of OpenAI and Anthropic, SQL, span queries and markup.",
     ),
     "span": (
         "span",

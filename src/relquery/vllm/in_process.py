@@ -8,8 +8,8 @@ from itertools import count
 from math import exp, log
 from typing import Any
 
+from relquery.backends import schemas
 from relquery.backends.base import Answers, Backend, Limits
-from relquery.backends.schemas import followed
 from relquery.backends.wires.messages import to_messages
 from relquery.engine.requests.labels import LabelTrie
 from relquery.errors import ConfigError, MissingExtraError, ModelError, RequestError
@@ -77,7 +77,7 @@ class InProcessBackend(Backend):
         if sampling.seed is not None and not -_SEEDS <= sampling.seed < _SEEDS:
             raise ConfigError(f"seed is {sampling.seed}; it must have 64 bits for a vLLM model.")
         if sampling.schema is not None:
-            followed(sampling.schema)  # which says what answers cannot follow
+            schemas.check(sampling.schema)
         from vllm.exceptions import VLLMValidationError
 
         try:
@@ -136,7 +136,7 @@ class _Asking:
         if self.sampling.labels:
             self.trie = self._trie()
         if self.sampling.schema is not None:
-            self.schema = followed(self.sampling.schema)
+            self.schema = schemas.followed(self.sampling.schema)
         engine, waiting = self.llm.llm_engine, range(len(self.prompts))
         try:
             while waiting or self.open:
