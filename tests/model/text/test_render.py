@@ -329,7 +329,7 @@ def test_a_special_token_in_a_text_that_a_template_reads_is_text() -> None:
     )
     end = one._tokenizer.special_ids["<|end|>"]
     assert tokens_of(one, said((Role.USER, ["a<|end|>b"]))).count(end) == 1
-    with pytest.raises(RequestError, match="special token"):
+    with pytest.raises(RequestError, match="drops, repeats or changes"):
         tokens_of(one, said((Role.USER, ["<|end|>"])))
 
 

@@ -1,16 +1,17 @@
 """The text that a chat template puts around messages.
 
-It is found by filling the template with placeholders. Where a template reads what messages say, as
-those that trim them or that leave out earlier reasoning, it is filled with the messages themselves:
-probes show, once for each template, what of a text it reads.
+It is found by filling the template with placeholders. A template may read what messages say, as
+those that trim them or that leave out earlier reasoning. So it is filled with the messages, too;
+where that shows another text around them, it is filled with the messages in hidden characters.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from functools import cached_property
+from itertools import chain, pairwise, zip_longest
 
 from jinja2 import Environment
 
@@ -26,17 +27,6 @@ SPARE = range(_HIDDEN + 0xD800, _HIDDEN + 0xE000)
 """Of that plane, where halves of surrogate pairs would go: for texts that have its characters."""
 _LONGEST = 100  # characters of a text that a template may look for
 _MOST = 200
-_ANY = ('Ab, \u00e91. "<\\&', "Ab. " * 10_000 + "z")
-_BLANKS = (" a", "\ta \n", "\n\na")
-_PROBED = (
-    (Role.SYSTEM, Role.USER, Role.ASSISTANT, Role.USER),
-    (Role.USER, Role.ASSISTANT, Role.USER),
-    (Role.SYSTEM, Role.USER),
-    (Role.USER, Role.ASSISTANT),
-    (Role.USER, Role.SYSTEM, Role.USER),
-    (Role.USER,),
-)
-"""Chats in which messages of each role are first and last, and some between others."""
 _CHANGES = (
     "The model's chat template drops, repeats or changes the text of a message. Use another "
     "template."
@@ -52,43 +42,6 @@ class _Around:
 
     literals: tuple[str, ...]
     order: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Reading:
-    """What of a message a template reads, by the message's role.
-
-    all: any text. blanks: those around the text. none: a message without text. words: texts in the
-    message.
-    """
-
-    all: bool = False
-    blanks: bool = False
-    none: bool = False
-    words: frozenset[str] = frozenset()
-
-    def matters(self, text: str) -> bool:
-        """Whether what is around this text depends on it."""
-        bare = text.strip()
-        return (
-            self.all
-            or (self.blanks and bare != text)
-            or (self.none and not bare)
-            or any(word in text for word in self.words)
-        )
-
-    def __or__(self, other: _Reading) -> _Reading:
-        return _Reading(
-            self.all or other.all,
-            self.blanks or other.blanks,
-            self.none or other.none,
-            self.words | other.words,
-        )
-
-
-_NOTHING = _Reading()
-_READINGS: dict[str, dict[Role, _Reading]] = {}
-"""By template: engines come and go, and most are of few models."""
 
 
 class ChatTemplate:
@@ -115,14 +68,12 @@ class ChatTemplate:
             said = _joined(said)
             around = self._around(_roles_of(said))
             assert around is not None, "neighbours of one role are left"
-        readings = self._readings() if self._tokenizer.chat_template else {}
-        texts = [_text_of(spans) for _, spans in said]
-        is_alike = bool(readings) and len(set(texts)) < len(texts)  # templates compare messages
-        if is_alike or any(
-            readings.get(role, _NOTHING).matters(text)
-            for (role, _), text in zip(said, texts, strict=True)
-        ):
-            return self._around_texts(said, readings)
+        if self._tokenizer.chat_template:
+            texts = [_text_of(spans) for _, spans in said]
+            in_order = [texts[turn] for turn in around.order]
+            told = chain.from_iterable(zip_longest(around.literals, in_order, fillvalue=""))
+            if self._filled(_roles_of(said), texts) != "".join(told):
+                return self._around_texts(said)
         return [said[turn] for turn in around.order], around.literals
 
     def _around(self, roles: tuple[Role, ...]) -> _Around | None:
@@ -146,9 +97,7 @@ class ChatTemplate:
             raise RequestError(_CHANGES)
         return _Around(tuple(literals), tuple(order))
 
-    def _around_texts(
-        self, said: Sequence[Message], readings: dict[Role, _Reading]
-    ) -> tuple[list[Message], tuple[str, ...]]:
+    def _around_texts(self, said: Sequence[Message]) -> tuple[list[Message], tuple[str, ...]]:
         """As `around`, of a template that reads what is said.
 
         The template is filled with the texts, their characters moved to a private plane. So what is
@@ -163,21 +112,14 @@ class ChatTemplate:
         parts = [(role, list(_parts(of_one, spare))) for role, of_one in said]
         bare = [(role, [part for part in some if not _is_end(part)]) for role, some in parts]
         plain = self._filled(_roles_of(said), ["".join(map(_shown, some)) for _, some in bare])
-        special = self._tokenizer.special_ids
         for each in (parts, bare):
             apart = [part for _, some in each for part in some if isinstance(part, Span)]
             texts, whole = list[str](), list[str]()
             numbers = iter(range(len(apart)))
-            for role, some in each:
-                words = readings[role].words
-                hidden = [_hidden(part, words, numbers) for part in some]
+            for _, some in each:
+                hidden = [_hidden(part, self._words, numbers) for part in some]
                 texts.append("".join(hidden))
                 whole += [text for text in hidden if _HIDDEN_CHARACTERS.search(text)]
-                if any(text in special for text in hidden):
-                    raise RequestError(
-                        "A text is a special token, for which the model's chat template looks. "
-                        "Use another template, or another text."
-                    )
             said_hidden = self._filled(_roles_of(said), texts)
             pieces = ANY_SLOT.split(said_hidden)
             found = list(map(int, pieces[1::2]))
@@ -188,55 +130,15 @@ class ChatTemplate:
                 return taken_apart(said_hidden, apart, whole, own)
         raise RequestError(_CHANGES)
 
-    def _readings(self) -> dict[Role, _Reading]:
-        """What the template reads of messages, by role."""
-        source = self._tokenizer.chat_template
-        if source not in _READINGS:
-            if len(_READINGS) >= _MOST:
-                _READINGS.clear()
-            _READINGS[source] = self._probed(_words_in(source))
-        return _READINGS[source]
-
-    def _probed(self, words: Sequence[str]) -> dict[Role, _Reading]:
-        found: dict[Role, _Reading] = {}
-        for roles in filter(self._takes, _PROBED):
-            for turn, role in enumerate(roles):
-                found[role] = found.get(role, _NOTHING) | self._probed_at(roles, turn, words)
-        of_user = found.get(Role.USER, _Reading(all=True))
-        return {role: found.get(role, of_user) for role in Role}
-
-    def _probed_at(self, roles: Sequence[Role], turn: int, words: Sequence[str]) -> _Reading:
-        """What is read of the message at a place in a chat."""
-        slots = _slots(len(roles))
-        empty = self._filled(roles, slots)
-
-        def holds(text: str) -> bool:
-            """Whether the text stands in the place of its slot, and nothing else changes."""
-            said = [*slots[:turn], text, *slots[turn + 1 :]]
-            try:
-                return self._filled(roles, said) == empty.replace(slots[turn], text)
-            except RequestError:
-                return False
-
-        read = {word for word in words if not holds(word)}
-        pairs = {(f"{word[0]}{word[2:]}", word) for word in words if word[1:2] == "/"}
-        for pair in pairs.union(pairwise(words)):  # of both ends, one alone changes nothing
-            if not read.issuperset(pair) and not holds("a".join(pair)):
-                read.update(pair)
-        if not holds("a\nb"):
-            read.add("\n")
-        return _Reading(
-            all=not all(map(holds, _ANY)),
-            blanks=not all(map(holds, _BLANKS)),
-            none=not (holds("") and holds(" \n")),
-            words=frozenset(read),
-        )
-
-    def _takes(self, roles: tuple[Role, ...]) -> bool:
-        try:
-            return self._around(roles) is not None
-        except RequestError:
-            return False
+    @cached_property
+    def _words(self) -> re.Pattern[str]:
+        """Matches texts that the template may look for. Special tokens are never among them: a text
+        that names one stays a text."""
+        special = self._tokenizer.special_ids
+        words = _words_in(self._tokenizer.chat_template)
+        plain = [word for word in words if not any(each in word for each in special)]
+        longest = sorted(map(re.escape, plain), key=len, reverse=True)
+        return re.compile(f"({'|'.join(longest) or '(?!)'})")
 
     def _filled(self, roles: Sequence[Role], texts: Sequence[str]) -> str:
         """The text of a chat."""
@@ -363,12 +265,11 @@ def _shown(part: str | Span) -> str:
     return "" if _is_end(part) else SLOT
 
 
-def _hidden(part: str | Span, words: Collection[str], numbers: Iterator[int]) -> str:
+def _hidden(part: str | Span, words: re.Pattern[str], numbers: Iterator[int]) -> str:
     """A text in the private plane, but for blanks and these words; a placeholder for a span."""
     if isinstance(part, Span):
         return SLOT.format(next(numbers))
-    longest = sorted(words, key=len, reverse=True)
-    pieces = re.split(f"({'|'.join(map(re.escape, longest))})", part) if words else [part]
+    pieces = words.split(part)
     pieces[::2] = [piece.translate(_HIDING) for piece in pieces[::2]]
     return "".join(pieces)
 
