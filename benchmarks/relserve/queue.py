@@ -8,17 +8,18 @@ from statistics import fmean
 
 import numpy as np
 
-from relquery.config import EngineConfig, PolicyName
+from benchmarks.baselines import Scheduler, make_policy
+from relquery.config import EngineConfig
 from relquery.engine.cost import LinearCost
 from relquery.engine.executor import SimulatedExecutor, VirtualClock
 from relquery.engine.loop import Loop
 from relquery.engine.requests.request import Request
 from relquery.engine.scheduling.plan import Memo, Plan, State
-from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
+from relquery.engine.scheduling.policies.catalogue import Settings
 
 EACH = 100
 """Requests of a relQuery."""
-POLICIES: tuple[PolicyName, ...] = ("fcfs", "sarathi", "static", "relserve", "shortest")
+POLICIES: tuple[Scheduler, ...] = ("fcfs", "sarathi", "static", "relserve", "shortest")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +27,14 @@ class Crowded:
     """Milliseconds of scheduling per step: mean, maximum, and for the first step, which takes in
     all arrivals."""
 
-    policy: PolicyName
+    policy: Scheduler
     mean: float
     worst: float
     first: float
 
 
 def measure(
-    name: PolicyName,
+    name: Scheduler,
     relqueries: int,
     steps: int = 300,
     *,

@@ -11,12 +11,14 @@ from pathlib import Path
 from statistics import fmean
 from typing import Literal
 
+from benchmarks import baselines
+from benchmarks.baselines import make_policy
 from benchmarks.relserve.clairvoyant import clairvoyant
 from benchmarks.relserve.static_chunked import static_chunked
 from benchmarks.relserve.traces import SOURCES, trace
 from relquery.config import PolicyName
 from relquery.engine.machines import SERVED, Served
-from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
+from relquery.engine.scheduling.policies.catalogue import Settings
 from relquery.traces.simulate import ServedTrace, approximate_tokens, simulate
 from relquery.traces.trace import Sampling, TracedQuery, at_rate
 
@@ -24,7 +26,7 @@ LOADS = (0.7, 1.45)
 """Arrival rates of relQueries, as shares of the highest rate that fcfs can serve. In Table 6 of
 paper 003 service takes 1.47 times as long as the arrivals at the highest rate, and just as long as
 the arrivals at half of it."""
-Scheduler = PolicyName | Literal["static-chunked"]
+Scheduler = baselines.Scheduler | Literal["static-chunked"]
 """The engine's policies, and a baseline of this benchmark."""
 POLICIES: tuple[Scheduler, ...] = (
     "fcfs",
@@ -37,7 +39,7 @@ POLICIES: tuple[Scheduler, ...] = (
 MAIN: tuple[Scheduler, ...] = ("fcfs", "static", "relserve", "shortest")
 """The policies used in settings that do not run all of them."""
 OURS: tuple[PolicyName, ...] = ("relserve", "shortest")
-ABLATIONS: tuple[PolicyName, ...] = (
+ABLATIONS: tuple[baselines.Scheduler, ...] = (
     "relserve-pp",
     "relserve-dp",
     "relserve-dpu",
@@ -61,7 +63,7 @@ class Job:
     folder: Path
     sampling: Sampling
     policies: tuple[Scheduler, ...] = POLICIES
-    variants: tuple[PolicyName, ...] = ()
+    variants: tuple[baselines.Scheduler, ...] = ()
     bound: bool = False
 
 

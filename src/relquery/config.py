@@ -23,14 +23,7 @@ PolicyName = Literal[
     "sarathi",
     "static",
     "relserve",
-    "relserve-pp",
-    "relserve-dp",
-    "relserve-dpu",
-    "relserve-aba",
     "shortest",
-    "fifo",
-    "srjf-static",
-    "srjf-calibrated",
     "srjf",
 ]
 POLICIES: tuple[PolicyName, ...] = get_args(PolicyName)
@@ -49,9 +42,6 @@ class EngineConfig:
         attentions: less memory, and the same results.
     block_size: tokens per block, the unit of prefix hits and of allocation.
     cache_tokens: capacity of the KV cache in tokens, rounded down to whole blocks.
-    host_tokens: capacity of a second cache in host memory, likewise; 0 for none. It stores the
-        states of prompts that are answered in one step, and serves them to other such prompts if
-        the first cache no longer has them or never had room. A memory budget does not include it.
     prefix_caching: serve prompt tokens from blocks that earlier requests computed.
     share_prefixes: tenants read the states that other tenants' prompts computed, except those of
         independent spans. If False, a tenant only reads its own, and those of spans that are
@@ -62,12 +52,11 @@ class EngineConfig:
         per request since its arrival, begun or not; None for never. Like the next three, only for
         policies that order by priority.
     aging: seconds of work that a second of waiting makes up for. Work is the remaining work of a
-        relQuery; with static and relserve-aba its tokens, each counted as a prompt token; with srjf
-        and its variants the work of a request.
+        relQuery; with static its tokens, each counted as a prompt token; with srjf the work of a
+        request.
     weights: shares of the engine that tenants get when they compete; the default is 1.
     tail: how long relQueries may wait, as a multiple of the longest waits that first come, first
-        served would make; None for any time. The smaller, the later are short ones. Not for srjf
-        and its variants.
+        served would make; None for any time. The smaller, the later are short ones. Not for srjf.
     """
 
     max_num_batched_tokens: int = 2048
@@ -76,7 +65,6 @@ class EngineConfig:
     slice_tokens: int = 2048
     block_size: int = 4
     cache_tokens: int = 65_536
-    host_tokens: int = 0
     prefix_caching: bool = True
     share_prefixes: bool = True
     segment_sharing: bool = True
@@ -110,7 +98,6 @@ class EngineConfig:
             raise ConfigError(
                 f"cache_tokens is {self.cache_tokens}, less than one block of {self.block_size}."
             )
-        self._check_host()
 
     def _check_tenants(self) -> None:
         if not isinstance(self.share_prefixes, bool):
@@ -124,11 +111,6 @@ class EngineConfig:
                 raise ConfigError(
                     f"The weight of tenant '{tenant}' is {weight!r}; it must be above 0."
                 )
-
-    def _check_host(self) -> None:
-        tokens, block = self.host_tokens, self.block_size
-        if not isinstance(tokens, int) or (tokens != 0 and tokens < block):
-            raise ConfigError(f"host_tokens is {tokens!r}; it must be 0 or at least one block.")
 
 
 OF_CONNECT = (

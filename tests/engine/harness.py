@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from relquery.arrays import Int64s, Slots, TokenIds
+from relquery.arrays import Int64s, TokenIds
 from relquery.config import EngineConfig
 from relquery.engine.executor import SCRATCH, Chunk, Drawn, SimulatedExecutor, VirtualClock
 from relquery.engine.loop import Loop
@@ -20,7 +20,7 @@ from relquery.engine.requests.pieces import At, Chain, Keep, Placeholder
 from relquery.engine.requests.relquery import Latency, RelQuery
 from relquery.engine.requests.request import Request, Rules
 from relquery.engine.scheduling.plan import Memo, Plan, Policy, State
-from relquery.engine.scheduling.policies.sarathi import sarathi
+from relquery.engine.scheduling.policies.steps import sarathi
 
 Answer = Callable[[int, int], int]
 Spec = tuple[Any, ...]  # token ids, independent spans as tuples of the same, At, and Hidden
@@ -94,9 +94,8 @@ class BrokenError(Exception):
 class LedgerExecutor(SimulatedExecutor):
     """Knows what each slot holds, and fails if a chunk reads anything but what it should attend to.
 
-    A slot holds the meaning of a token: all that its keys and values depend on (see `places`), and
-    so does a slot of the host, from which it must be loaded to be read. A step that fails leaves
-    rubbish in all slots that it was to write.
+    A slot holds the meaning of a token: all that its keys and values depend on (see `places`). A
+    step that fails leaves rubbish in all slots that it was to write.
     """
 
     def __init__(self, config: EngineConfig, answer: Answer = answer_of) -> None:
@@ -106,7 +105,6 @@ class LedgerExecutor(SimulatedExecutor):
         self.prompts: dict[int, Spec] = {}
         self.holds: dict[int, tuple[Any, ...]] = {}
         self.at: dict[int, int] = {}  # position that a slot's key is rotated to
-        self.host: dict[int, tuple[int, tuple[Any, ...]]] = {}  # position and meaning
         self.steps: list[list[Chunk]] = []
         self.failure: BaseException | None = None
 
@@ -117,16 +115,12 @@ class LedgerExecutor(SimulatedExecutor):
         if self.failure is not None:
             failure, self.failure = self.failure, None
             self.holds.update(dict.fromkeys(_all_writes(chunks), UNWRITTEN))
-            self.host.update(dict.fromkeys(_all_saves(chunks), (0, UNWRITTEN)))
             raise failure
-        self._load(chunks)
         found = []
         for chunk in chunks:
             found.append(self._find(chunk))
             for i, (slot, place) in enumerate(zip(chunk.writes.tolist(), found[-1], strict=True)):
                 self.holds[slot], self.at[slot] = place.meaning, chunk.position + i
-                if chunk.saves is not None and chunk.saves[i] >= 0:
-                    self.host[int(chunk.saves[i])] = chunk.position + i, place.meaning
         for chunk, computed in zip(chunks, found, strict=True):
             read = self._reads(chunk)
             assert read == computed[0].visible(), "a slot is read after another use"
@@ -136,17 +130,6 @@ class LedgerExecutor(SimulatedExecutor):
     def computed(self) -> int:
         """Tokens of all steps."""
         return sum(len(chunk.tokens) for step in self.steps for chunk in step)
-
-    @property
-    def loaded(self) -> int:
-        """Tokens that all steps have read from the host."""
-        return sum(len(slots) for step in self.steps for slots in _all_loads(step))
-
-    def _load(self, chunks: Sequence[Chunk]) -> None:
-        """Copy from the host, whatever chunk says so: all is there before any is read."""
-        for host, slots in (chunk.loads for chunk in chunks if chunk.loads is not None):
-            for saved, slot in zip(host.tolist(), slots.tolist(), strict=True):
-                self.at[slot], self.holds[slot] = self.host[saved]
 
     def _find(self, chunk: Chunk) -> list[Place]:
         """The tokens that a chunk computes: those that attend to what it reads."""
@@ -181,17 +164,10 @@ class LedgerExecutor(SimulatedExecutor):
         ending = {chunk.request for chunk in chunks if chunk.draw}
         beside = sum(self.requests[number].beside for number in ending)
         computed = sum(len(chunk.tokens) for chunk in chunks) - beside
-        loaded = sum(len(slots) for slots in _all_loads(chunks))
-        most = max(self.config.max_num_batched_tokens, self.config.max_input or 0)
-        assert computed + loaded <= most
+        assert computed <= max(self.config.max_num_batched_tokens, self.config.max_input or 0)
         writes = _all_writes(chunks)
         assert len(set(writes)) == len(writes), "two tokens are written to one slot"
         assert all(0 <= slot < self.config.cache_tokens or slot >= SCRATCH for slot in writes)
-        saves = _all_saves(chunks)
-        assert len(set(saves)) == len(saves), "two tokens are saved to one slot"
-        assert all(0 <= slot < self.config.host_tokens for slot in saves)
-        used = {slot for c in chunks if c.loads is not None for slot in c.loads.host.tolist()}
-        assert used.isdisjoint(saves), "what a step loads, it saves over"
 
 
 @dataclass(frozen=True)
@@ -293,18 +269,7 @@ def drawn_after(drafts: Drafts) -> list[tuple[int, ...]]:
 
 
 def _all_writes(chunks: Sequence[Chunk]) -> list[int]:
-    """What is computed or loaded goes there."""
-    written = [chunk.writes for chunk in chunks]
-    return [slot for slots in (*written, *_all_loads(chunks)) for slot in slots.tolist()]
-
-
-def _all_saves(chunks: Sequence[Chunk]) -> list[int]:
-    kept = (chunk.saves for chunk in chunks if chunk.saves is not None)
-    return [slot for slots in kept for slot in slots.tolist() if slot >= 0]
-
-
-def _all_loads(chunks: Sequence[Chunk]) -> list[Slots]:
-    return [chunk.loads.slots for chunk in chunks if chunk.loads is not None]
+    return [slot for chunk in chunks for slot in chunk.writes.tolist()]
 
 
 _RULES = [each.name for each in fields(Rules)]
@@ -386,8 +351,6 @@ class Harness:
     def check(self) -> None:
         engine, pool = self.engine, self.engine.pool
         pool.check()
-        engine.host.check()
-        assert engine.host.held == 0, "a host block is held between steps"
         assert len(engine.running) <= self.config.max_num_seqs
         holders = [block for request in engine.running for block in request.blocks]
         assert pool.held == len(set(holders)), "a block is held by none that runs"

@@ -18,11 +18,11 @@ from typing import Any, NamedTuple, cast
 
 import pytest
 
+from benchmarks.baselines import make_policy
 from relquery.config import POLICIES, PolicyName
 from relquery.engine.cost import LinearCost
-from relquery.engine.executor import Chunk
 from relquery.engine.requests.request import Draw, Request
-from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
+from relquery.engine.scheduling.policies.catalogue import Settings
 from relquery.prompt import Finish
 from tests.engine.harness import (
     VOCABULARY,
@@ -157,11 +157,6 @@ def last_step(harness: Harness) -> list[tuple[int, int]]:
     return sorted((requests[chunk.request].group, len(chunk.tokens)) for chunk in chunks)
 
 
-def saved_of(chunk: Chunk) -> int | None:
-    """How many tokens of a chunk are saved on the host; None if nobody asks it to."""
-    return None if chunk.saves is None else int((chunk.saves >= 0).sum())
-
-
 def of_each(value: Callable[[Any], Any]) -> Callable[[Harness], list[Any]]:
     return lambda harness: [value(request) for request in harness.executor.requests.values()]
 
@@ -176,11 +171,8 @@ SAYS: dict[str, Callable[[Harness], Any]] = {
     "begun": lambda it: {r.group for r in it.executor.requests.values() if r.cached is not None},
     "ended": lambda it: {r.group for r in it.executor.requests.values()} - {*it.engine.relqueries},
     "computed": lambda it: it.executor.computed,
-    "loaded": lambda it: it.executor.loaded,
-    "saved": lambda it: [saved_of(chunk) for step in it.executor.steps for chunk in step],
     "held": lambda it: it.engine.pool.held,
     "evicted": lambda it: it.engine.pool.evict(100),
-    "dropped": lambda it: it.engine.host.evict(100),  # by the host
     "waiting": lambda it: [request.id for request in it.engine.waiting],
     "running": lambda it: [request.id for request in it.engine.running],
     "finished": lambda it: [request.id for request in it.finished],

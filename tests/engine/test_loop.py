@@ -19,7 +19,7 @@ from relquery.engine.executor import Chunk, PacedClock, Segment, SimulatedExecut
 from relquery.engine.loop import Loop
 from relquery.engine.requests.request import Draw, Request
 from relquery.engine.scheduling.plan import Plan
-from relquery.engine.scheduling.policies.sarathi import sarathi
+from relquery.engine.scheduling.policies.steps import sarathi
 from relquery.errors import PromptTooLongError, RequestError
 from relquery.prompt import Finish, TokenLogprob
 from tests.engine.harness import (

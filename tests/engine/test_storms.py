@@ -62,7 +62,6 @@ def limits_of(rng: Random) -> dict[str, Any]:
         "max_num_batched_tokens": rng.choice([rng.randint(1, 8), rng.randint(8, 40)]),
         "max_num_seqs": rng.randint(1, 12),
         "max_input": rng.choice([None, None, rng.randint(8, 40)]),
-        "host_tokens": rng.choice([0, 0, size * rng.randint(4, 30)]),
         "prefix_caching": rng.random() < 0.9,
         "share_prefixes": rng.random() < 0.7,
     }

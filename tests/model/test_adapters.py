@@ -156,7 +156,7 @@ def answered_alone() -> list[list[int]]:
 STORMS: list[dict[str, Any]] = [
     {},
     {"block_size": 4, "cache_tokens": 256, "max_num_batched_tokens": 70},
-    {"block_size": 8, "cache_tokens": 160, "host_tokens": 4096, "max_num_batched_tokens": 90},
+    {"block_size": 8, "cache_tokens": 160, "max_num_batched_tokens": 90},
 ]
 
 

@@ -264,7 +264,6 @@ ENGINES: dict[str, dict[str, Any]] = {
     "usual": {},
     "small steps": {"max_num_batched_tokens": 8},
     "small blocks": {"block_size": 1},
-    "host": {"host_tokens": 512, "cache_tokens": 64, "max_input": 128},
 }
 
 
@@ -281,7 +280,6 @@ def broken() -> Any:
 @pytest.fixture(
     params=[
         "usual",
-        "host",
         *(pytest.param(n, marks=pytest.mark.long) for n in list(ENGINES)[1:3]),
     ]
 )
@@ -297,7 +295,6 @@ def plain(*ids: int) -> Prompt:
 def answers_of(backend: EmbeddedBackend, prompts: list[Prompt], sampling: Sampling) -> list[Answer]:
     found = dict(backend.answer(prompts, sampling))
     backend.engine.pool.check()
-    backend.engine.host.check()
     return [found[index] for index in range(len(prompts))]
 
 

@@ -129,7 +129,7 @@ def test_a_storm_gives_each_prompt_the_answer_that_it_has_alone() -> None:
     prompts = prompts_with_shared_prefixes(25, seed=2)
 
     def asked(number: int, at: int) -> Request:
-        """Some answers are one pass, so that host memory keeps their states."""
+        """Some answers are one pass."""
         return Request(number, prompts[at], 1 if at % 3 == 0 else TOKENS)
 
     alone = {}
@@ -137,7 +137,7 @@ def test_a_storm_gives_each_prompt_the_answer_that_it_has_alone() -> None:
         (request,) = finished(engine_of(model), [asked(0, at)])
         alone[at] = request.output
     drawn = rng.integers(0, len(prompts), 200)
-    limits = {"cache_tokens": 256, "host_tokens": 512, "max_input": 80, "max_num_seqs": 7}
+    limits = {"cache_tokens": 256, "max_input": 80, "max_num_seqs": 7}
     engine = engine_of(model, max_num_batched_tokens=64, **limits)
     requests = [asked(number, int(at)) for number, at in enumerate(drawn)]
     list(finished(engine, requests))

@@ -116,8 +116,6 @@ def test_the_last_layer_turns_spans_as_its_own_tokens_see_them() -> None:
 def test_slices_of_a_prompt_that_is_not_kept_change_no_logit(name: str, slice_tokens: int) -> None:
     prompt = tuple(range(3, 63))
     check(name, [prompt], answer=1, cache_tokens=16, max_input=64, slice_tokens=slice_tokens)
-    host = {"cache_tokens": 16, "max_input": 64, "host_tokens": 256}
-    check(name, [prompt, (*prompt, 9)], answer=1, slice_tokens=slice_tokens, **host)
 
 
 def test_a_step_of_more_labels_than_logits_at_once_has_the_scores_of_each_alone() -> None:

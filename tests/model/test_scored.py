@@ -18,7 +18,6 @@ from relquery.engine.executor import Chunk, Drawn
 from relquery.engine.requests.labels import Drafts, LabelTrie, Normalization
 from relquery.engine.requests.pieces import Placing
 from relquery.engine.requests.request import Request, Rules
-from relquery.model.torch_runtime.cache import HostCache, KVCache, Run, runs
 from relquery.model.torch_runtime.executor import TorchExecutor
 from tests.model.oracle.architectures import (
     VOCABULARY,
@@ -293,178 +292,30 @@ def test_a_prompt_that_is_cached_but_for_its_last_token_has_the_same_answer(name
     assert first.output == again.output == answer_of(name, spec)
 
 
-# ---- prompts whose dropped states are read from host memory
+# ---- prompts that one step computes, whose states are dropped
 
 LONG = words(45)
 LONG_PROMPTS = [(*LONG, *words(4)), (*LONG, *words(9)), (*LONG, *words(2))]
-Prompt = tuple[int, ...]
-
-
-class Loading(TorchExecutor):
-    """Counts the tokens that it computes and loads."""
-
-    computed = loaded = 0
-
-    def execute(self, chunks: Sequence[Chunk]) -> list[Drawn | None]:
-        self.computed += sum(len(chunk.tokens) for chunk in chunks)
-        self.loaded += sum(len(c.loads.slots) for c in chunks if c.loads is not None)
-        return super().execute(chunks)
-
-
-class Host:
-    """Four blocks on the device, twenty on the host, all prompts scored.
-
-    held: blocks that a test has taken away.
-    """
-
-    held = 0
-
-    def __init__(self, name: str, slice_tokens: int = 2_048, **limits: Any) -> None:
-        self.name = name
-        given = {"cache_tokens": 16, "host_tokens": 80, "block_size": 4, "max_input": 64}
-        given |= {"max_num_batched_tokens": 256, "slice_tokens": slice_tokens}
-        self.loop = engine_of(model_of(name)[0], Loading, **given | limits)
-        self.executor = cast(Loading, self.loop._executor)
-
-    def check(self, *prompts: Prompt) -> list[Request]:
-        """Score prompts, together if there is room, and compare them with the stock network's."""
-        requests = [
-            Request(i, np.array(prompt, np.int32), 1, rules=Rules(END, LABELS), scored=True)
-            for i, prompt in enumerate(prompts)
-        ]
-        for request in requests:
-            self.loop.submit(request)
-        while self.loop.waiting or self.loop.running:
-            self.loop.step()
-            for pool in (self.loop.pool, self.loop.host):
-                pool.check()
-                assert pool.held == (self.held if pool is self.loop.pool else 0)
-        for request, prompt in zip(requests, prompts, strict=True):
-            assert request.scores == pytest.approx(reference(self.name, prompt), abs=1e-5)
-        return requests
-
-
-def label_tokens() -> int:
-    """Tokens that weighing the labels takes."""
-    trie = Request(0, np.zeros(1, np.int32), 1, rules=Rules(END, LABELS), scored=True).trie
-    assert trie is not None
-    return trie.tokens
+BEYOND: dict[str, Any] = {"cache_tokens": 16, "max_input": 64, "max_num_batched_tokens": 256}
 
 
 @quick_of(ARCHITECTURES, "llama", "gemma3", "gpt2", "bloom")
-def test_loaded_states_change_no_score_and_are_not_computed(name: str) -> None:
+def test_prompts_beyond_the_cache_have_the_scores_of_the_stock_network(name: str) -> None:
     for slice_tokens in (1, 7, 16, 2_048) if name == "gemma3" else (2_048,):
-        engine = Host(name, slice_tokens)
-        cached = [engine.check(prompt)[0].cached for prompt in LONG_PROMPTS]
-        assert cached == [0, 44, 44]
-        assert engine.executor.computed == 49 + 10 + 3 + 3 * label_tokens()
-        assert engine.executor.loaded == 2 * (44 - 16)
-
-
-@pytest.mark.parametrize(
-    ("name", "slice_tokens"),
-    [("llama", 5), ("gpt2", 17), ("gemma3", 40), ("bloom", 2_048), ("llama", 2_048)],
-)
-def test_requests_of_a_step_each_load_their_own(name: str, slice_tokens: int) -> None:
-    engine = Host(name, slice_tokens, host_tokens=160)
-    others = [(*words(37), 5), (*words(30), 6)]
-    engine.check(LONG_PROMPTS[0])
-    engine.check(*others)
-    before = engine.executor.computed
-    again = [(*other[:-1], 9, 8) for other in others]
-    requests = engine.check(*LONG_PROMPTS[1:], (3, *words(20)), *again)
-    assert [request.cached for request in requests] == [44, 44, 0, 36, 28]
-    assert engine.executor.computed - before == 10 + 3 + 21 + 3 + 4 + 5 * label_tokens()
-
-
-@pytest.mark.parametrize(("name", "slice_tokens"), [("gpt2", 2_048), ("gemma2", 7), ("llama", 1)])
-def test_what_is_loaded_into_the_cache_serves_others(name: str, slice_tokens: int) -> None:
-    engine = Host(name, slice_tokens, cache_tokens=48)
-    engine.check(LONG_PROMPTS[0])
-    engine.loop.pool.evict(12)
-    assert [each.cached for each in engine.check(*LONG_PROMPTS)] == [48, 44, 44]
-    assert engine.executor.loaded == 48
-    assert [each.cached for each in engine.check(*LONG_PROMPTS)] == [48, 52, 44]
-    assert engine.executor.loaded == 48 + 8
+        requests = check(name, LONG_PROMPTS, slice_tokens=slice_tokens, max_num_seqs=1, **BEYOND)
+        assert [request.cached for request in requests] == [0, 16, 16]
+    together = check(name, [*LONG_PROMPTS, (3, *words(20))], slice_tokens=17, **BEYOND)
+    assert len(together) == 4
 
 
 @pytest.mark.parametrize("slice_tokens", [7, 2_048])
-def test_the_first_keys_in_the_cache_may_come_from_the_host(slice_tokens: int) -> None:
-    engine = Host("llama", slice_tokens)
-    blocks = engine.loop.pool.allocate(4)
-    assert blocks is not None
-    engine.held = 4
-    engine.check(LONG_PROMPTS[0])
-    engine.held = 0
-    engine.loop.pool.release(blocks)
-    assert [each.cached for each in engine.check(*LONG_PROMPTS[1:])] == [44, 44]
-
-
-@pytest.mark.parametrize(
-    "limits", [{"segment_sharing": False}, {"block_size": 1}, {"max_num_seqs": 1}]
-)
-def test_scores_are_the_same_in_other_settings(limits: dict[str, Any]) -> None:
-    engine = Host("gemma2", 16, **limits)
-    engine.check(LONG_PROMPTS[0])
-    engine.check(*LONG_PROMPTS)
-    assert engine.executor.loaded > 0
-
-
-def test_what_is_saved_grows_with_what_comes() -> None:
-    engine = Host("llama", 16)
-    lengths = [20, 33, 49]
-    cached = [engine.check(LONG_PROMPTS[0][:length])[0].cached for length in lengths]
-    assert cached == [0, 20, 32]
-    assert engine.executor.computed == 49 + 1 + 3 * label_tokens()
-
-
-def test_after_eviction_from_the_host_it_is_computed_again() -> None:
-    engine = Host("llama")
-    engine.check(LONG_PROMPTS[0])
-    for _ in range(2):
-        engine.check((*words(62), 4))
-    (again,) = engine.check(LONG_PROMPTS[1])
-    assert (again.cached, engine.executor.loaded) == (0, 0)
-
-
-def test_without_host_memory_all_is_computed() -> None:
-    engine = Host("llama", host_tokens=0)
-    cached = [engine.check(prompt)[0].cached for prompt in LONG_PROMPTS]
-    assert cached == [0, 16, 16]
-    assert engine.executor.loaded == 0
-
-
-@pytest.mark.parametrize("slice_tokens", [7, 2_048])
-def test_a_step_that_fails_between_two_layers_saves_nothing(slice_tokens: int) -> None:
-    engine = Host("llama", slice_tokens)
-    engine.check(COMMON)
-    prompt = (*COMMON, *words(30))
-    request = Request(9, np.array(prompt, np.int32), 1, rules=Rules(END, LABELS), scored=True)
-    engine.loop.submit(request)
+def test_a_step_that_fails_between_two_layers_leaves_nothing(slice_tokens: int) -> None:
+    loop = engine_of(model_of("llama")[0], slice_tokens=slice_tokens, block_size=4, **BEYOND)
+    prompt = np.array((*COMMON, *words(30)), np.int32)
+    request = Request(9, prompt, 1, rules=Rules(END, LABELS), scored=True)
+    loop.submit(request)
     with failing_second_layer(), pytest.raises(KeyboardInterrupt):
-        engine.loop.step()
-    assert engine.loop.cancel(request)
-    engine.loop.host.check()
-    assert engine.loop.host.available == 20
-    assert [engine.check(prompt)[0].cached for _ in range(2)] == [20, 48]
-
-
-# ---- the cache on the host
-
-
-def test_runs_are_of_tokens_that_follow_one_another_on_both_sides() -> None:
-    host, here = np.array([4, 5, 6, 7, 0, 1]), np.array([0, 1, 2, 5, 6, 7])
-    assert list(runs(host, here)) == [Run(4, 0, 3), Run(7, 5, 1), Run(0, 6, 2)]
-    assert list(runs(host[:0], here[:0])) == []
-
-
-def test_a_saved_token_is_the_same_when_it_is_loaded() -> None:
-    host, target = HostCache(8), KVCache(6, keeps=False)
-    for layer in range(3):
-        key, value = torch.randn(5, 2, 4 + layer), torch.randn(5, 2, 3)
-        host.save(layer, Run(2, 1, 3), key, value)
-        target.write(layer, torch.arange(2), key[:2], value[:2])
-        host.load(layer, Run(3, 4, 2), target.prepare(layer, key, value))
-        keys, values = target.read(layer, torch.tensor([4, 5]))
-        assert torch.equal(keys.transpose(0, 1), key[2:4])
-        assert torch.equal(values.transpose(0, 1), value[2:4])
+        loop.step()
+    assert loop.cancel(request)
+    loop.pool.check()
+    assert loop.pool.cached == loop.pool.held == 0

@@ -5,11 +5,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.baselines import Scheduler, make_policy
 from relquery.config import EngineConfig, PolicyName
 from relquery.engine.cost import LinearCost
 from relquery.engine.machines import Served
 from relquery.engine.scheduling.plan import Memo, Plan, Policy, State
-from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
+from relquery.engine.scheduling.policies.catalogue import Settings
 from relquery.engine.scheduling.policies.priority import Fairness
 from relquery.traces.simulate import Outcome, ServedTrace, approximate_tokens, simulate
 from relquery.traces.trace import TracedQuery
@@ -120,7 +121,7 @@ def test_what_has_been_begun_is_protected_like_what_has_not(name: PolicyName) ->
 
 # ---- long jobs
 
-ONE_BY_ONE: tuple[PolicyName, ...] = ("srjf-static", "srjf")
+ONE_BY_ONE: tuple[Scheduler, ...] = ("srjf-static", "srjf")
 CACHING = EngineConfig(block_size=4, max_num_batched_tokens=64, max_num_seqs=8, cache_tokens=512)
 
 
@@ -135,7 +136,7 @@ def tokens(query: TracedQuery) -> int:
     return len(approximate_tokens(next(iter(query.prompts)))) + decoded
 
 
-def begun(queries: list[TracedQuery], policy: PolicyName, aging: float) -> list[tuple[float, int]]:
+def begun(queries: list[TracedQuery], policy: Scheduler, aging: float) -> list[tuple[float, int]]:
     """When each was begun, with its place in the trace, in order."""
     given_ = Settings(COST, Fairness(aging=aging))
     run = simulate(queries, make_policy(policy, given_), Served(COST, CACHING))
@@ -161,7 +162,7 @@ def streams(draw: st.DrawFn) -> list[TracedQuery]:
 
 @given(policy=st.sampled_from(ONE_BY_ONE), aging=st.sampled_from([0.05, 1.0]), queries=streams())
 def test_only_who_comes_within_a_known_time_can_pass_a_job(
-    policy: PolicyName, aging: float, queries: list[TracedQuery]
+    policy: Scheduler, aging: float, queries: list[TracedQuery]
 ) -> None:
     order = begun(queries, policy, aging)
     for at, (start, place) in enumerate(order):

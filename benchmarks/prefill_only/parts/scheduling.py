@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from benchmarks.baselines import Scheduler
 from benchmarks.harness import Figure, Say, Settings
 from benchmarks.markdown import table
 from benchmarks.parts import Part
@@ -12,11 +13,10 @@ from benchmarks.prefill_only.sizes import choose
 from benchmarks.relserve import queue
 from benchmarks.relserve.queue import Crowded
 from benchmarks.templates import template
-from relquery.config import PolicyName
 
 WORDS = template("prefill_only")
 
-QUEUED: tuple[PolicyName, ...] = ("fifo", "srjf-static", "srjf")
+QUEUED: tuple[Scheduler, ...] = ("fifo", "srjf-static", "srjf")
 
 
 @dataclass(slots=True)

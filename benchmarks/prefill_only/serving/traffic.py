@@ -16,17 +16,17 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from benchmarks.baselines import Scheduler, make_policy
 from benchmarks.harness import Say
 from benchmarks.prefill_only.serving.arrivals import Arrivals, Pattern
 from benchmarks.prefill_only.workloads import Workload
 from benchmarks.turns import Turn, alternate
-from relquery.config import PolicyName
 from relquery.engine.cost import LinearCost
 from relquery.engine.executor import Clock, Executor
 from relquery.engine.loop import Loop
 from relquery.engine.requests.labels import LabelTrie
 from relquery.engine.requests.request import Request, Rules
-from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
+from relquery.engine.scheduling.policies.catalogue import Settings
 from relquery.engine.scheduling.policies.priority import Fairness
 from relquery.traces.simulate import serve
 from relquery.traces.trace import TracedQuery
@@ -37,7 +37,7 @@ srjf-calibrated: the paper's policy, one prompt per step."""
 MODES: tuple[Mode, ...] = get_args(Mode)
 SWEPT: tuple[Mode, ...] = ("chunked", "fifo", "srjf")
 """Policies that serve all loads; the others only serve the highest."""
-_POLICIES: dict[Mode, PolicyName] = {
+_POLICIES: dict[Mode, Scheduler] = {
     "chunked": "sarathi",
     "fifo": "fifo",
     "srjf-static": "srjf-static",

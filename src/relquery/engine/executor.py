@@ -124,16 +124,6 @@ class Segment(NamedTuple):
     shift: int = 0
 
 
-class Loads(NamedTuple):
-    """Tokens whose keys and values are in host memory, and are copied to where chunks read them.
-
-    host: (tokens,) host slots. slots: (tokens,) where they go.
-    """
-
-    host: Slots
-    slots: Slots
-
-
 class Chunk(NamedTuple):
     """Some tokens of one request, to be computed in one step.
 
@@ -143,9 +133,7 @@ class Chunk(NamedTuple):
     in another's context: all chunks' keys and values are written before any are read.
     draw: how to choose or weigh the token after the chunk; None if no token is needed. inner: how
     to weigh the tokens after the chunk's earlier tokens, in order, ending before the last token.
-    loads: what is copied from the host, as if the chunk wrote it; part of its context. saves: (n,)
-    host slots that also receive the chunk's keys and values, -1 for none.
-    run: not 0 for a chunk of one token without spans, loads, saves and inner draws. Of chunks with
+    run: not 0 for a chunk of one token without spans and inner draws. Of chunks with
     the same number, each at the position after the other's, the second attends to what the first
     attends to and writes. No other run of any engine has the number.
     adapter: the number of the one that its tokens are computed with, 0 for none.
@@ -157,8 +145,6 @@ class Chunk(NamedTuple):
     context: tuple[Segment, ...]
     writes: Slots
     draw: Draw | None = None
-    loads: Loads | None = None
-    saves: Slots | None = None
     inner: tuple[Draw, ...] = ()
     run: int = 0
     adapter: int = 0

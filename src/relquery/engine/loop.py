@@ -22,9 +22,9 @@ from relquery.engine.scheduling.plan import (
     State,
     forecast,
 )
-from relquery.engine.scheduling.policies.sarathi import sarathi
+from relquery.engine.scheduling.policies.steps import sarathi
 from relquery.engine.step.admission import check_deadline, order_of, room_for
-from relquery.engine.step.allocation import DecodeRun, Holdings, Offload, can_begin
+from relquery.engine.step.allocation import DecodeRun, Holdings, can_begin
 from relquery.engine.step.answer import NO_NUMBERS, failed, take_in, take_prompt
 from relquery.engine.step.shelf import Shelf, States
 from relquery.errors import RequestError
@@ -60,10 +60,8 @@ class Loop:
         self.commons = Commons(config.block_size, share_prefixes=config.share_prefixes)
         self._open = OpenRequests()
         self._executor, self._policy, self._cost = executor, policy, cost
-        self.host = BlockPool(config.host_tokens // config.block_size)
-        self._offload = Offload(self.host, config)
         self.shelf = Shelf(self.pool, config, states)
-        self._holdings = Holdings(self.pool, config, self._offload, self.shelf)
+        self._holdings = Holdings(self.pool, config, self.shelf)
         self._memo: Memo = None
         self._decodes: DecodeRun | None = None
         self._finished: list[Request] = []
@@ -212,8 +210,6 @@ class Loop:
             with postponed():
                 self._undo()
             raise
-        finally:
-            self._offload.release()
         with postponed():
             self._finished += apply()
 
@@ -260,7 +256,7 @@ class Loop:
     def _schedule(self) -> Plan:
         plan, self._memo = self._policy(self._state(), self._memo)
         self._open.forget_changes()
-        self.pool.changes, self.host.changes = [], []
+        self.pool.changes = []
         if not plan.work and not plan.preempt and self._open:
             raise AssertionError("the policy planned nothing although requests are open")
         return plan
@@ -275,8 +271,7 @@ class Loop:
             self.relqueries,
             self._open.changed,
             self.waiting.changes,
-            [*self.pool.changes, *self.host.changes],
-            self.host,
+            self.pool.changes,
             self.experience.usual_length,
             self.experience.pace,
         )
@@ -289,7 +284,6 @@ class Loop:
         self._holdings.begin_step()
         # All hits are held before the first allocation, which might evict them.
         held = [self._holdings.take(work) if work.hits else () for work in plan.work]
-        self._offload.hold(plan.work)
         chunks = []
         for work, blocks in zip(plan.work, held, strict=True):
             if blocks:
@@ -319,7 +313,6 @@ class Loop:
     def _undo(self) -> None:
         """Clean up after a failed step: its blocks were not written, so their keys are withdrawn.
         All running requests are computed again, so the caller can continue after an interrupt."""
-        self._offload.withdraw()
         for request in list(self.running):
             self._holdings.withdraw(request)
         for request in reversed(list(self.running)):
@@ -398,7 +391,6 @@ class Loop:
         """
         for piece in request.pieces:
             self.pool.forget(piece.keys)
-            self.host.forget(piece.keys)
         if request.alone:
             request.error = NO_NUMBERS
             self._end(request, Finish.ERROR, now)

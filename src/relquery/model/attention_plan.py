@@ -77,10 +77,8 @@ def wanted_of(chunks: Sequence[Chunk]) -> list[int]:
 
 
 def own_slots(chunks: Sequence[Chunk]) -> int:
-    """How many scratch slots the step needs for what it computes or loads."""
-    loaded = [chunk.loads.slots for chunk in chunks if chunk.loads is not None]
-    written = [chunk.writes for chunk in chunks]
-    return int(np.count_nonzero(np.concatenate((*loaded, *written)) >= SCRATCH))
+    """How many scratch slots the step needs."""
+    return int(np.count_nonzero(np.concatenate([chunk.writes for chunk in chunks]) >= SCRATCH))
 
 
 def is_ordered(chunks: Sequence[Chunk]) -> bool:
@@ -158,10 +156,6 @@ def _parts(chunk: Chunk, room: int, size: int) -> Iterator[Chunk]:
             writes=chunk.writes[first:stop],
             draw=draws[-1] if draws else None,
             inner=draws[:-1],
-            # A chunk's first part continues after the others: all have attended to the previous
-            # layer when the next layer's keys replace its keys.
-            loads=None if first else chunk.loads,
-            saves=None if chunk.saves is None else chunk.saves[first:stop],
         )
 
 

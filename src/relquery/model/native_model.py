@@ -107,7 +107,6 @@ class NativeModel:
             slots,
             share=config.segment_sharing,
             slice_tokens=config.slice_tokens,
-            host_slots=config.host_tokens // config.block_size * config.block_size,
         )
 
     def named(self, name: str) -> NativeModel:

@@ -50,7 +50,7 @@ class NativeExecutor:
     """Runs the forward pass of a decoder.
 
     slots: capacity of the KV cache in tokens. share, slice_tokens: see EngineConfig.
-    host_slots: capacity of the cache in host memory. adapters: how many the network has. cached:
+    adapters: how many the network has. cached:
     the kind of keys and values, that of the network or INT8. All stores have it: an answer is the
     same wherever its states come from, up to rounding. check: called around each step; raises
     where the network's numbers are no longer those that it was opened with.
@@ -65,7 +65,6 @@ class NativeExecutor:
         *,
         share: bool = True,
         slice_tokens: int = 2_048,
-        host_slots: int = 0,
         threads: int | None = None,
         adapters: int = 0,
         cached: int | None = None,
@@ -85,9 +84,7 @@ class NativeExecutor:
             has_windows=any(each.window for each in decoder.layers),
             turns=lambda shifts: [each.turns(shifts) for each in self._rotations],
         )
-        self._store, self._host = (
-            Store(decoder.shapes, each, self._cached) for each in (slots, host_slots)
-        )
+        self._store = Store(decoder.shapes, slots, self._cached)
         self._none = Store(decoder.shapes, 0, self._cached)
         self._last: _Last | None = None
         self._rows = 0  # of the latest step's first logits
@@ -128,7 +125,7 @@ class NativeExecutor:
         of_plans = sum(each.plan.bytes for each in slices)
         native = [each.native for each in slices]
         return of_plans + self._net.step_bytes(
-            native, self._store, own, self._host, False, self._threads
+            native, self._store, own, self._none, False, self._threads
         )
 
     @property
@@ -149,7 +146,7 @@ class NativeExecutor:
     def close(self) -> None:
         """Give back the memory of the caches."""
         self._last = None
-        self._net.close_stores([self._store, self._host])
+        self._net.close_stores([self._store])
 
     def _scratch(self, slots: int) -> Store:
         """A step's own store."""
@@ -158,7 +155,7 @@ class NativeExecutor:
     def _run(self, slices: Sequence[_StepSlice], scratch: Store) -> None:
         native = [each.native for each in slices]
         self._check()
-        self._rows = self._net.run(native, self._store, scratch, self._host, False, self._threads)
+        self._rows = self._net.run(native, self._store, scratch, self._none, False, self._threads)
 
     def _slice(self, chunks: Sequence[Chunk], room: int = 0) -> _StepSlice:
         """A slice of a step. room: steps by which its plan can grow."""
@@ -178,8 +175,7 @@ class NativeExecutor:
             self._planner.seen(chunks, plan),
             wanted,
             seen_by_wanted,
-            *_saved(chunks),
-            *_loaded(chunks),
+            *(_NONE,) * 4,
             *self._adapted(chunks, wanted),
         )
         return _StepSlice(tokens, positions, slots, plan, made)
@@ -286,21 +282,3 @@ def _by_adapter(numbers: Int64s, count: int) -> Adapted:
     order = np.argsort(numbers, kind="stable")
     ends = np.searchsorted(numbers[order], np.arange(count + 1), side="right")
     return Adapted(order[ends[0] :], ends[1:] - ends[0])
-
-
-def _saved(chunks: Sequence[Chunk]) -> tuple[Int64s, Int64s]:
-    """Slots of the step's tokens that the host's store receives, and where there."""
-    pairs = [(chunk.writes, chunk.saves) for chunk in chunks if chunk.saves is not None]
-    if not pairs:
-        return _NONE, _NONE
-    slots, hosts = (np.concatenate(each).astype(np.int64) for each in zip(*pairs, strict=True))
-    return slots[hosts >= 0], hosts[hosts >= 0]
-
-
-def _loaded(chunks: Sequence[Chunk]) -> tuple[Int64s, Int64s]:
-    """Slots of the host's store that are copied, and where to."""
-    loads = [chunk.loads for chunk in chunks if chunk.loads is not None]
-    if not loads:
-        return _NONE, _NONE
-    hosts, slots = (np.concatenate(each).astype(np.int64) for each in zip(*loads, strict=True))
-    return hosts, slots

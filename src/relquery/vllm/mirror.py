@@ -33,7 +33,6 @@ class Pool:
     def __init__(self, blocks: Any, groups: Sequence[int]) -> None:
         self._blocks, self._groups = blocks, list(groups)
         self.total = int(blocks.num_gpu_blocks)
-        self.place = _Nowhere()
         self._found: dict[bytes, int | None] = {}
         self.changes: list[bytes] = []
         self._watch()
@@ -131,16 +130,6 @@ class _Watched:
         return removed
 
 
-class _Nowhere(Sequence[int]):
-    """Positions of blocks: vLLM moves none."""
-
-    def __len__(self) -> int:
-        return 0
-
-    def __getitem__(self, at: Any) -> Any:
-        return 0
-
-
 logger = logging.getLogger("vllm.relquery")  # vLLM shows what is below its own name
 
 ID, ROWS, TENANT, DEADLINE = (
@@ -192,7 +181,6 @@ class Mirror:
     open: OpenRequests = field(default_factory=OpenRequests)
     experience: Experience = field(default_factory=Experience)
     by_id: dict[str, Mirrored] = field(default_factory=dict)
-    _no_host: BlockPool = field(default_factory=lambda: BlockPool(0))
     _memo: Memo = None
     _of: dict[Request, Mirrored] = field(default_factory=dict)
     _numbers: count[int] = field(default_factory=count)
@@ -252,7 +240,6 @@ class Mirror:
             self.open.changed,
             self.open.waiting.changes,
             self.pool.changes,
-            host=self._no_host,
             length_ratio=self.experience.usual_length,
             pace=self.experience.pace,
         )

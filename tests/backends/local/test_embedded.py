@@ -55,17 +55,6 @@ def test_prompts_are_answered_once_with_shared_prefixes_cached(backend: Embedded
     )
 
 
-def test_a_prompt_beyond_the_cache_comes_from_host_memory_again(backend: EmbeddedBackend) -> None:
-    small = load_backend(MODEL, cache_tokens=32, max_input=256, host_tokens=512, slice_tokens=64)
-    texts = ["a" * 150 + end for end in "bc"]
-    found = [ask(small, [text], labels=("Yes", "No"))[0] for text in texts]
-    assert [answer.cached_tokens for answer in found] == [0, 168]
-    for answer, expected in zip(found, ask(backend, texts, labels=("Yes", "No")), strict=True):
-        assert answer.text == expected.text
-        assert answer.scores == pytest.approx(expected.scores, abs=1e-4)
-    small.close()
-
-
 def test_memory_taken_beforehand_is_that_of_the_whole_cache_and_changes_no_answer() -> None:
     with closing(load_backend("demo", cache_tokens=65_536)) as one:
         (before,) = ask(one, ["x" * 40], max_tokens=3)

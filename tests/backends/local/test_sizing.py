@@ -268,7 +268,7 @@ def test_what_no_memory_holds_is_refused_at_once() -> None:
     for options, said in (
         ({"max_input": "auto", "memory": "99999GiB"}, "memory is 99999.00 GiB, but this machine"),
         (many, r"max_num_batched_tokens is 1,000,000,000; .* Lower max_num"),
-        ({"host_tokens": 10**13}, r"host_tokens is 10,000,000,000,000, which take"),
+        ({"cache_tokens": 10**12}, r"cache_tokens is 1,000,000,000,000, which take"),
         (BUDGET | {"memory": "100kB"}, "the weights alone take"),
     ):
         with pytest.raises(ConfigError, match=said):

@@ -73,7 +73,6 @@ def opened(policy: PolicyName, rng: Random) -> EmbeddedBackend:
         "max_num_batched_tokens": rng.choice([8, 32, 128]),
         "max_num_seqs": rng.choice([2, 8]),
         "max_input": rng.choice([None, 64, 200]),
-        "host_tokens": rng.choice([0, 320]),
         "starvation": rng.choice([None, 0.0, 0.01, 0.05]),
         "aging": rng.choice([0.0, 0.5]),
         "weights": {"a": rng.choice([1.0, 3.0])},
@@ -111,7 +110,7 @@ def storm(backend: EmbeddedBackend, rng: Random) -> Iterator[tuple[str, list[int
         step()
 
 
-QUICK = {"shortest", "relserve-dpu"}  # one of each family; the others are long
+QUICK = {"shortest", "relserve"}  # one of each family; the others are long
 
 
 @pytest.mark.parametrize(

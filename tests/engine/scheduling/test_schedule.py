@@ -11,8 +11,7 @@ from relquery.config import EngineConfig
 from relquery.engine.block_pool import BlockPool
 from relquery.engine.requests.request import Request
 from relquery.engine.scheduling.plan import State
-from relquery.engine.scheduling.policies.sarathi import sarathi
-from relquery.engine.scheduling.policies.steps import make_room
+from relquery.engine.scheduling.policies.steps import make_room, sarathi
 from relquery.engine.scheduling.reuse import Draft
 from tests.cases import cases
 from tests.engine.harness import numbered

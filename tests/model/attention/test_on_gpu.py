@@ -13,8 +13,8 @@ from hypothesis import settings
 from relquery.engine.executor import Chunk, Segment
 from relquery.model.attention_plan import plan_step
 from relquery.model.torch_runtime import attention
+from relquery.model.torch_runtime.cache import PositionScheme, Rotary
 from relquery.model.torch_runtime.on_gpu import GpuAttention, HeldAttention, _Held, _OnDevice
-from relquery.model.torch_runtime.rotary import PositionScheme, Rotary
 from tests.model.attention.test_attention import WIDTH, any_batch, check
 from tests.model.oracle.strategies import chunk_of
 from tests.model.test_spans import Spec

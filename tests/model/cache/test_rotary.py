@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from relquery.errors import ConfigError
-from relquery.model.torch_runtime.cache import KVCache
-from relquery.model.torch_runtime.rotary import Rotary
+from relquery.model.torch_runtime.cache import KVCache, Rotary
 
 
 @pytest.fixture(params=[False, True], ids=["halves", "interleaved"])

@@ -83,8 +83,8 @@ def test_windows_and_biases_go_by_distance_where_later_positions_are_seen(
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["llama", "gemma3"])
-def test_states_come_from_host_memory_and_steps_in_slices(captured: Any, name: str) -> None:
+def test_steps_run_in_slices(captured: Any, name: str) -> None:
     captured(name)
     specs: list[Spec] = [(5, ONE, OTHER, 6), (OTHER, 7, ONE, 8)]
-    room: dict[str, Any] = {"host_tokens": 400, "max_input": 400, "max_num_seqs": 1}
+    room: dict[str, Any] = {"max_input": 400, "max_num_seqs": 1}
     check(name, [*specs, *specs], answer=1, cache_tokens=16, slice_tokens=7, **room)

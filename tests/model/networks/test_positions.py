@@ -9,8 +9,8 @@ import torch
 
 from relquery.model.torch_runtime.adapters import adapt
 from relquery.model.torch_runtime.attention import NAME
+from relquery.model.torch_runtime.cache import PositionScheme
 from relquery.model.torch_runtime.positions import probe_positions
-from relquery.model.torch_runtime.rotary import PositionScheme
 from tests.model.oracle.architectures import ALL, CONTEXT, FALCON, LLAMA_LIKE, build, made
 
 # By network and layer: rotary dimensions and whether they are interleaved; None: no position.

@@ -167,7 +167,6 @@ def engine_of(model: Any, kind: Any = TorchExecutor, **limits: Any) -> Loop:
         config.segment_sharing,
         model.positions,
         config.slice_tokens,
-        config.host_tokens,
     )
     return Loop(executor, config, RealClock())
 
@@ -184,7 +183,6 @@ def finished(engine: Loop, requests: Iterable[Request]) -> Iterator[Request]:
     while engine.waiting or engine.running:
         yield from engine.step()
         engine.pool.check()
-        engine.host.check()
 
 
 def answers(

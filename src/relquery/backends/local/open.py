@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from math import inf
 from pathlib import Path
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 _ENGINE_OPTIONS = [field.name for field in fields(EngineConfig)]
 _MODEL_OPTIONS = ["dtype", "device", "tokenizer", "quantize", "kv_cache_dtype"]
-_CACHES = ["cache_tokens", "host_tokens"]
 _KNOWN = [*_ENGINE_OPTIONS, *_MODEL_OPTIONS, "adapters", "cost", "memory", "store", *SIZES]
 PREFIX = "simulated:"
 _OPTION = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
@@ -98,7 +97,8 @@ def load_backend(model: str, **options: Any) -> EmbeddedBackend:
     loaded = load(_resolve(base), adapters=adapters, **chosen_for_model)
     _LOG.info("loaded %s in %.1f s: %s", model, time.perf_counter() - began, loaded.runs_in)
     loaded = loaded.named(model)
-    _check_caches(loaded, config, [name for name in _CACHES if name in chosen])
+    if "cache_tokens" in chosen:
+        _check_cache(loaded, config)
     sizing = None
     if budget is not None or auto:
         sizing = _size(loaded, config, budget, auto, "cache_tokens" in chosen)
@@ -120,24 +120,18 @@ def _size(
     return replace(sizing, runs_in=model.runs_in)
 
 
-def _check_caches(model: ServedModel, config: EngineConfig, given: Sequence[str]) -> None:
-    """Raises ConfigError for a cache that is larger than the memory which it would be in.
-
-    given: the options that say how large they are.
-    """
+def _check_cache(model: ServedModel, config: EngineConfig) -> None:
+    """Raises ConfigError for a cache that is larger than the memory which it would be in."""
     from relquery.model.footprint import host_bytes
 
-    for name in given:
-        footprint = model.footprint()
-        is_on_device = name == "cache_tokens"
-        tokens, there = getattr(config, name), footprint.whole() if is_on_device else host_bytes()
-        asked = tokens * footprint.cached_token
-        if asked > there:
-            where = "this machine" if there == host_bytes() else "the GPU"
-            raise ConfigError(
-                f"{name} is {tokens:,}, which takes {shown(asked)}, but {where} has "
-                f"{shown(there)}. Lower {name}."
-            )
+    footprint, tokens = model.footprint(), config.cache_tokens
+    asked, there = tokens * footprint.cached_token, footprint.whole()
+    if asked > there:
+        where = "this machine" if there == host_bytes() else "the GPU"
+        raise ConfigError(
+            f"cache_tokens is {tokens:,}, which takes {shown(asked)}, but {where} has "
+            f"{shown(there)}. Lower cache_tokens."
+        )
 
 
 def _cost(given: LinearCost | str | Path | None, model: str) -> LinearCost | None:
@@ -258,12 +252,11 @@ def _check_simulated(model: str, options: Mapping[str, Any]) -> None:
 def _check_blocks(config: EngineConfig) -> None:
     """Raises ConfigError for a cache with more blocks than can be managed."""
     most = _MOST_BLOCKS * config.block_size
-    for name in ("cache_tokens", "host_tokens"):
-        if (tokens := getattr(config, name)) > most:
-            raise ConfigError(
-                f"{name} is {tokens:,}; a simulated cache with blocks of {config.block_size} has "
-                f"at most {most:,}. Lower {name}, or raise block_size."
-            )
+    if config.cache_tokens > most:
+        raise ConfigError(
+            f"cache_tokens is {config.cache_tokens:,}; a simulated cache with blocks of "
+            f"{config.block_size} has at most {most:,}. Lower cache_tokens, or raise block_size."
+        )
 
 
 def _number(name: str, value: str, text: str) -> float | int:

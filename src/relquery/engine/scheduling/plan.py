@@ -31,9 +31,9 @@ class State:
     changed: relQueries that have arrived, ended, been worked on or otherwise changed since the last
         plan, in order; one that has ended has no open requests. All others are unchanged.
     moved: requests that have joined or left `waiting` since then. cache_changes: keys of
-        blocks that have entered or left the cache or the host's memory; a key may occur more than
-        once, and the block may be back.
-    host: the blocks in host memory, for lookups only. length_ratio: share of its limit that an
+        blocks that have entered or left the cache; a key may occur more than once, and the block
+        may be back.
+    length_ratio: share of its limit that an
         answer has had on average; None as long as there was none. pace: seconds of a step by its
         predicted seconds.
     """
@@ -47,7 +47,6 @@ class State:
     changed: Collection[RelQuery] = ()
     moved: Sequence[Request] = ()
     cache_changes: Sequence[bytes] = ()
-    host: BlockPool = field(default_factory=lambda: BlockPool(0))
     length_ratio: float | None = None
     pace: float = 1.0
 
@@ -58,16 +57,13 @@ class Work(NamedTuple):
     hits: for a waiting request, the leading blocks of each of its pieces that are reused instead of
     computed: each is cached now, or filled by earlier work in the step. kept: for a request that
     ends with this step, the leading blocks of each piece that stay in the cache, while the states
-    of the rest are dropped (paper 004, section 5.1); None if all are needed. loaded: for such a
-    request, the blocks of each piece after the hits that are read from host memory instead of
-    computed; () for none.
+    of the rest are dropped (paper 004, section 5.1); None if all are needed.
     """
 
     request: Request
     tokens: int
     hits: tuple[int, ...] = ()
     kept: tuple[int, ...] | None = None
-    loaded: tuple[int, ...] = ()
 
     def filled(
         self, block_size: int, done: Sequence[int] | None = None
@@ -76,16 +72,9 @@ class Work(NamedTuple):
 
         done: see `spread`.
         """
-        request, size = self.request, block_size
-        parts = {index: part for index, *part in spread(request, self.tokens, done)}
-        for index, loaded in enumerate(self.loaded):
-            if loaded and index not in parts:  # all of the piece is loaded
-                parts[index] = [request.size(index)] * 2
-        for index, (start, stop) in parts.items():
-            loaded = self.loaded[index] if self.loaded else 0
-            first = -(-start // size) - loaded if loaded else start // size
+        for index, start, stop in spread(self.request, self.tokens, done):
             kept = None if self.kept is None else self.kept[index]
-            yield index, filled(request, index, first * size, stop, size, kept)
+            yield index, filled(self.request, index, start, stop, block_size, kept)
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,8 +44,8 @@ class Reuse:
     step runs. So requests of one step share a prefix that none of them has computed before.
     """
 
-    def __init__(self, limits: EngineConfig, pool: BlockPool, host: BlockPool) -> None:
-        self._limits, self._pool, self._host = limits, pool, host
+    def __init__(self, limits: EngineConfig, pool: BlockPool) -> None:
+        self._limits, self._pool = limits, pool
         self._filled: set[bytes] = set()
         self._taken: set[int] = set()  # cached blocks that admitted requests rely on
         self._released: Counter[int] = Counter()
@@ -89,16 +89,6 @@ class Reuse:
         self._released.update(blocks)
         return sum(self._free(block) and block not in self._taken for block in set(blocks))
 
-    def loaded(self, request: Request, hits: Sequence[int]) -> tuple[int, ...]:
-        """Blocks of each piece after its hits that are in host memory."""
-        if not offloads(request, self._limits, self._host):
-            return ()
-        found, size = [], self._limits.block_size
-        for index, count in enumerate(hits):
-            keys = request.keys(index, servable(request, index, size), size)[count:]
-            found.append(_first(None, self._host.lookups(keys)))
-        return tuple(found)
-
     def _free_of(self, blocks: set[int]) -> set[int]:
         """Those blocks that `_free` says yes to."""
         if self._released:
@@ -108,12 +98,6 @@ class Reuse:
     def _free(self, block: int) -> bool:
         """Whether no request that keeps running under this plan holds a block."""
         return self._pool.references(block) == (self._released[block] if self._released else 0)
-
-
-def offloads(request: Request, limits: EngineConfig, host: BlockPool) -> bool:
-    """Whether blocks of a request that ends in one step go to host memory, and come from there."""
-    is_on = host.total > 0 and limits.prefix_caching
-    return is_on and not request.alone and request.prefill_only
 
 
 def _first(wanted: object, items: Sequence[object]) -> int:
@@ -144,7 +128,7 @@ class Draft:
         self.preempt: list[Request] = []
         self._admitted: set[Request] = set()
         self._prompts = False
-        self._reuse = Reuse(state.limits, state.pool, state.host)
+        self._reuse = Reuse(state.limits, state.pool)
 
     def fork(self) -> Self:
         """A copy that can be changed without changing this draft."""
@@ -202,7 +186,6 @@ class Draft:
             return False
         if at_once:
             work = self._only_work(request, hits)
-            served = self._served(request, hits.counts, work.loaded)
         else:
             work = Work(request, min(self.tokens, missing), tuple(hits.counts))
         # A request that continues gets blocks for its whole prompt, so that prompts that cannot
@@ -248,9 +231,8 @@ class Draft:
             more = max(0, min(missing, room))
             kept.append(count + more)
             room -= more
-        loaded = self._reuse.loaded(request, hits.counts)
-        served = sum(self._served(request, hits.counts, loaded))
-        return Work(request, request.length - served, tuple(hits.counts), tuple(kept), loaded)
+        served = sum(self._served(request, hits.counts))
+        return Work(request, request.length - served, tuple(hits.counts), tuple(kept))
 
     def _blocks_of(self, request: Request) -> int:
         return sum(self._blocks_for(request.size(i)) for i in range(len(request.pieces)))
@@ -258,19 +240,14 @@ class Draft:
     def _blocks_for(self, tokens: int) -> int:
         return -(-tokens // self._limits.block_size)
 
-    def _served(
-        self, request: Request, hits: Sequence[int], loaded: Sequence[int] = ()
-    ) -> list[int]:
+    def _served(self, request: Request, hits: Sequence[int]) -> list[int]:
         """Tokens of each piece in so many leading blocks."""
-        counts = [sum(each) for each in zip(hits, loaded, strict=True)] if loaded else hits
         size = self._limits.block_size
-        return [min(count * size, request.size(index)) for index, count in enumerate(counts)]
+        return [min(count * size, request.size(index)) for index, count in enumerate(hits)]
 
     def _commit(self, work: Work, done: Sequence[int] | None = None) -> None:
         size, request = self._limits.block_size, work.request
         self.tokens -= work.tokens
-        if done is not None and any(work.loaded):  # these count in the step like computed ones
-            self.tokens -= sum(done) - sum(self._served(request, work.hits))
         self.work.append(work)
         if request.beside:
             computed = request.computed if done is None else sum(done)

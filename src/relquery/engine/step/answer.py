@@ -81,10 +81,7 @@ def _continued(chunk: Chunk, stretch: tuple[int, ...], scratch: Callable[[int], 
         return chunk
     tokens = np.concatenate((chunk.tokens, np.array(stretch, dtype=np.int32)))
     writes = np.concatenate((chunk.writes, scratch(len(stretch))))
-    if chunk.saves is None:
-        return chunk._replace(tokens=tokens, writes=writes)
-    saves = np.concatenate((chunk.saves, np.full(len(stretch), -1)))
-    return chunk._replace(tokens=tokens, writes=writes, saves=saves)
+    return chunk._replace(tokens=tokens, writes=writes)
 
 
 NO_NUMBERS = (

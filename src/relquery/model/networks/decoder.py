@@ -11,8 +11,7 @@ from relquery._native import Network, Rows
 from relquery.errors import ModelError
 from relquery.model.formats.adapter import Lora
 from relquery.model.formats.safetensors import Weight, Weights
-from relquery.model.networks.builder import ADAPTED, BETWEEN, NetworkBuilder
-from relquery.model.networks.low_rank import widest_rank
+from relquery.model.networks.builder import ADAPTED, BETWEEN, NetworkBuilder, widest_rank
 from relquery.model.networks.rotation import Rotation
 
 JOINED = {"gate_proj": "gate_up_proj", "down_proj": "down_proj"}

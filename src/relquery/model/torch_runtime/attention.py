@@ -19,9 +19,8 @@ from relquery.arrays import Int64s, Slots
 from relquery.engine.executor import SCRATCH, Chunk
 from relquery.errors import ModelError
 from relquery.model.attention_plan import is_ordered, numbered, positions_of
-from relquery.model.torch_runtime.cache import HostCache, KVCache, Run, runs
+from relquery.model.torch_runtime.cache import KVCache, PositionScheme
 from relquery.model.torch_runtime.on_gpu import GpuAttention, has_triton
-from relquery.model.torch_runtime.rotary import PositionScheme
 
 NAME = "relquery"
 """Name under which the function is registered; a network's `_attn_implementation`."""
@@ -38,7 +37,7 @@ class PackedBatch:
     share: see EngineConfig.segment_sharing. scheme: how keys carry their position; needed if
     spans are used at a different position than they were computed. scratch: holds what is written
     to the step's scratch slots. turn: called with a layer's number when its keys and values are
-    written, before any are read. host: the cache that chunks load from and save to.
+    written, before any are read.
     """
 
     def __init__(
@@ -50,13 +49,10 @@ class PackedBatch:
         scheme: PositionScheme | None = None,
         scratch: KVCache | None = None,
         turn: Turn | None = None,
-        host: HostCache | None = None,
     ) -> None:
         self.chunks, self.share = chunks, share
         self.device, self.scheme, self.turn = device, scheme, turn
-        self.cache, self.scratch, self._host = cache, scratch, host
-        self._loads = [run for each in chunks if each.loads for run in runs(*each.loads)]
-        self._saves = _saves(chunks)
+        self.cache, self.scratch = cache, scratch
         self.slots = np.concatenate([chunk.writes for chunk in chunks])
         """(tokens,) as chunks write to them."""
         self._writes = list(self._by_store(self.slots))
@@ -74,7 +70,7 @@ class PackedBatch:
     @property
     def is_plain(self) -> bool:
         """Whether all that a layer does beside computing is to write keys and values."""
-        return self.turn is None and not self._saves and not self._loads
+        return self.turn is None
 
     def attend(
         self,
@@ -97,18 +93,10 @@ class PackedBatch:
         return self.kernels.attend(layer, queries, self.cache.stored(layer), own, **options)
 
     def write(self, layer: int, keys: Tensor, values: Tensor) -> None:
-        """Store the batch's keys and values, each (tokens, kv_heads, head_dim), and exchange states
-        with the host."""
+        """Store the batch's keys and values, each (tokens, kv_heads, head_dim)."""
         for store, rows, slots in self._writes:
             states = (keys, values) if rows is None else (keys[rows], values[rows])
             store.write(layer, slots, *states)
-        for run in self._saves:
-            assert self._host is not None, "there is no host cache to save to"
-            self._host.save(layer, run, keys, values)
-        for run in self._loads:
-            assert self._host is not None, "there is no host cache to load from"
-            store, first = self._place(run.here)
-            self._host.load(layer, run._replace(here=first), store.prepare(layer, keys, values))
 
     def read(self, layer: int, slots: Slots) -> tuple[Tensor, Tensor]:
         """What is stored at slots (n,): keys and values, each (kv_heads, n, head_dim)."""
@@ -127,16 +115,10 @@ class PackedBatch:
         for is_own in (False, True):
             rows = np.flatnonzero(own == is_own)
             if len(rows):
-                store, _ = self._place(int(slots[rows[0]]))
+                store = self.scratch if is_own else self.cache
+                assert store is not None, "slots of the step alone need a place"
                 here = self.tensor(slots[rows] - SCRATCH * is_own)
                 yield store, None if len(rows) == len(slots) else self.tensor(rows), here
-
-    def _place(self, slot: int) -> tuple[KVCache, int]:
-        """The store that a slot is in, and its number there."""
-        if slot < SCRATCH:
-            return self.cache, slot
-        assert self.scratch is not None, "slots of the step alone need a place"
-        return self.scratch, slot - SCRATCH
 
     def tensor(self, array: Any) -> Tensor:
         """An array on the batch's device."""
@@ -146,18 +128,6 @@ class PackedBatch:
 def kernels_of(device: torch.device) -> type[GpuAttention] | None:
     """What computes attention on a device; None for plain attention."""
     return GpuAttention if device.type == "cuda" and has_triton() else None
-
-
-def _saves(chunks: Sequence[Chunk]) -> list[Run]:
-    """What is copied to the host, by rows of the packed batch."""
-    saves: list[Run] = []
-    start = 0
-    for chunk in chunks:
-        if chunk.saves is not None:
-            (rows,) = np.nonzero(chunk.saves >= 0)
-            saves += runs(chunk.saves[rows], start + rows)
-        start += len(chunk.tokens)
-    return saves
 
 
 def attend_plainly(

@@ -1,16 +1,20 @@
-"""Keys and values of cached tokens, a pair of tensors per layer: on a device and in host memory."""
+"""Keys and values of cached tokens, a pair of tensors per layer, and how keys are used elsewhere.
+
+A key is stored as if its chain began at position 0. Since R(t)q · R(p+j)k = R(t-p)q · R(j)k, keys
+of rotary networks can be used at another offset p by rotating the query by -p (RoFormer §3.2.1).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import pairwise
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
 
-from relquery.arrays import Int64s, Slots
+from relquery.arrays import Slots
 from relquery.errors import ConfigError
 from relquery.model.store import States
 
@@ -120,51 +124,60 @@ class CachedStates:
         self._cache.write(layer, torch.from_numpy(slots).to(self._like.device), keys, values)
 
 
-class Run(NamedTuple):
-    """Consecutive tokens."""
+class Rotary:
+    """Rotation of pairs of dimensions by position times frequency.
 
-    host: int
-    """The slot on the host where they begin."""
-    here: int
-    """The row or slot on the device where they begin."""
-    tokens: int
-
-
-class HostCache:
-    """Slot-addressed keys and values in host memory, for states that the KV cache has no room for.
-
-    A layer's tensors are made at its first save. On CUDA the memory is pinned, and the device
-    copies in the order of its other work.
+    frequencies: (rotary_dim / 2,) radians per token, of the leading rotary_dim dimensions; the
+    others stay. interleaved: dimensions 2i and 2i+1 are a pair (GPT-J, Cohere), else i and
+    i + rotary_dim/2 (Llama).
     """
 
-    def __init__(self, slots: int) -> None:
-        self.slots = slots
-        self._layers: dict[int, Stored] = {}
+    def __init__(self, frequencies: Tensor, interleaved: bool) -> None:
+        self.frequencies = frequencies
+        self.interleaved = interleaved
+        self._tables = WeakTensorKeyDictionary()
 
-    def save(self, layer: int, run: Run, key: Tensor, value: Tensor) -> None:
-        """Copy from rows of keys and values, each (tokens, kv_heads, head_dim)."""
-        if layer not in self._layers:
-            self._layers[layer] = (self._like(key), self._like(value))
-        for kept, rows in zip(self._layers[layer], (key, value), strict=True):
-            kept[run.host : run.host + run.tokens].copy_(
-                rows[run.here : run.here + run.tokens], non_blocking=True
-            )
+    def rotate(self, states: Tensor, by: Tensor) -> Tensor:
+        """States rotated by `by` more positions, in their own dtype.
 
-    def load(self, layer: int, run: Run, target: Stored) -> None:
-        """Copy to slots of keys and values."""
-        for states, kept in zip(target, self._layers[layer], strict=True):
-            states[:, run.here : run.here + run.tokens].copy_(
-                kept[run.host : run.host + run.tokens].transpose(0, 1), non_blocking=True
-            )
+        states: (..., tokens, heads, head_dim). by: (tokens,) integers, possibly negative,
+        or anything that broadcasts to all dimensions of states but the last two. Its tables are
+        cached while `by` exists, for all layers of a step, so do not change it in place. Norms do
+        not change: the states already include a factor that a network applies to them (YaRN).
+        """
+        cos, sin = self._table(by)
+        width = 2 * len(self.frequencies)
+        turned = states[..., :width].float()
+        if self.interleaved:
+            first, second = turned[..., ::2], turned[..., 1::2]
+        else:
+            first, second = turned.chunk(2, dim=-1)
+        pair = (first * cos - second * sin, second * cos + first * sin)
+        joined = torch.stack(pair, -1).flatten(-2) if self.interleaved else torch.cat(pair, -1)
+        joined = joined.to(states.dtype)
+        if width == states.shape[-1]:
+            return joined
+        return torch.cat((joined, states[..., width:]), -1)
 
-    def _like(self, rows: Tensor) -> Tensor:
-        on_cuda = rows.device.type == "cuda"
-        return torch.empty(self.slots, *rows.shape[1:], dtype=rows.dtype, pin_memory=on_cuda)
+    def _table(self, by: Tensor) -> tuple[Tensor, Tensor]:
+        """Cosines and sines, each (*by, 1, rotary_dim / 2) in float32."""
+        if by not in self._tables:
+            # Angles in float64: at position 100,000 float32 angles are off by up to 0.004. The
+            # network's own angles have this error, and we should not add a second one.
+            angles = (by.double().unsqueeze(-1) * self.frequencies.double()).unsqueeze(-2)
+            self._tables[by] = angles.cos().float(), angles.sin().float()
+        table: tuple[Tensor, Tensor] = self._tables[by]
+        return table
 
 
-def runs(host: Int64s, here: Int64s) -> Iterator[Run]:
-    """The longest runs of tokens with host slots (n,) and rows or slots (n,) of the device."""
-    (breaks,) = np.nonzero((np.diff(host) != 1) | (np.diff(here) != 1))
-    for a, b in pairwise([0, *(breaks + 1).tolist(), len(host)]):
-        if a < b:
-            yield Run(int(host[a]), int(here[a]), b - a)
+@dataclass(frozen=True, slots=True)
+class PositionScheme:
+    """How the keys of each layer carry their position.
+
+    layers: by layer; None if its keys carry no position (ALiBi, NoPE). Layers with the same
+    rotation share one Rotary. relocatable: whether keys can be used at other positions than they
+    were computed at; if not, `layers` is meaningless.
+    """
+
+    layers: tuple[Rotary | None, ...]
+    relocatable: bool

@@ -25,9 +25,8 @@ from relquery.model.attention_plan import cut, own_slots, wanted_of
 from relquery.model.sampler import Logits, follow_draws, tokens_read
 from relquery.model.store import StateStore
 from relquery.model.torch_runtime.attention import PackedBatch, Turn
-from relquery.model.torch_runtime.cache import CachedStates, HostCache, KVCache
+from relquery.model.torch_runtime.cache import CachedStates, KVCache, PositionScheme
 from relquery.model.torch_runtime.graphs import GraphedSteps
-from relquery.model.torch_runtime.rotary import PositionScheme
 
 T = TypeVar("T")
 Wait = Callable[[], None]
@@ -62,8 +61,7 @@ class TorchExecutor:
     """Runs the forward pass of a `transformers` decoder.
 
     slots: capacity of the KV cache in tokens. share, slice_tokens: see EngineConfig. scheme: the
-    network's positions; without it, spans can only be used at their own position. host_slots:
-    capacity of the cache in host memory.
+    network's positions; without it, spans can only be used at their own position.
     """
 
     def __init__(
@@ -73,13 +71,12 @@ class TorchExecutor:
         share: bool = True,
         scheme: PositionScheme | None = None,
         slice_tokens: int = 2_048,
-        host_slots: int = 0,
     ) -> None:
         self._compute = forward
         self._device = forward.network.device
         self._layers = int(forward.network.config.get_text_config().num_hidden_layers)
         self._slice_tokens = slice_tokens
-        self._cache, self._host = KVCache(slots), HostCache(host_slots)
+        self._cache = KVCache(slots)
         self._share, self._scheme = share, scheme
 
     @torch.inference_mode()
@@ -123,7 +120,6 @@ class TorchExecutor:
             self._scheme,
             scratch,
             turn,
-            self._host,
         )
         tokens = np.concatenate([chunk.tokens for chunk in chunks]).astype(np.int64)
         return self._compute(tokens, batch, wanted_of(chunks))
@@ -145,8 +141,8 @@ class TorchExecutor:
         self._cache.reserve()
 
     def close(self) -> None:
-        """Forget the caches."""
-        self._cache, self._host = KVCache(0), HostCache(0)
+        """Forget the cache."""
+        self._cache = KVCache(0)
 
 
 def take_turns(runs: Sequence[Callable[[Wait], T]]) -> list[T | None]:

@@ -25,12 +25,11 @@ from relquery.model.networks.random import RandomSpec, RandomWeights, byte_token
 from relquery.model.text.tokenizer import Tokenizer, as_tokenizer
 from relquery.model.torch_runtime.adapters import adapt
 from relquery.model.torch_runtime.attention import NAME, PackedBatch
-from relquery.model.torch_runtime.cache import KVCache
+from relquery.model.torch_runtime.cache import KVCache, PositionScheme
 from relquery.model.torch_runtime.executor import Forward, TorchExecutor
 from relquery.model.torch_runtime.memory import all_bytes, peak_bytes, usable_bytes
 from relquery.model.torch_runtime.positions import probe_positions
 from relquery.model.torch_runtime.read import read_network, read_tokenizer
-from relquery.model.torch_runtime.rotary import PositionScheme
 from relquery.model.torch_runtime.same import check_same, not_finite, own_logits
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -111,7 +110,6 @@ class TorchModel:
             config.segment_sharing,
             self.positions,
             config.slice_tokens,
-            config.host_tokens // config.block_size * config.block_size,
         )
 
     def named(self, name: str) -> TorchModel:

@@ -13,8 +13,7 @@ from torch import Tensor
 from relquery.engine.executor import SCRATCH, Chunk
 from relquery.errors import ModelError
 from relquery.model.attention_plan import Plan, plan_step
-from relquery.model.torch_runtime.cache import Stored
-from relquery.model.torch_runtime.rotary import PositionScheme, Rotary
+from relquery.model.torch_runtime.cache import PositionScheme, Rotary, Stored
 
 BLOCK = 64
 """Keys that a program reads at a time."""

@@ -12,8 +12,7 @@ from transformers import PreTrainedModel
 
 from relquery.engine.executor import Chunk
 from relquery.model.torch_runtime.attention import PackedBatch
-from relquery.model.torch_runtime.cache import KVCache
-from relquery.model.torch_runtime.rotary import PositionScheme, Rotary
+from relquery.model.torch_runtime.cache import KVCache, PositionScheme, Rotary
 
 NEAR = (1, 7)
 """Positions where angles are exact enough to tell frequencies and layouts apart."""

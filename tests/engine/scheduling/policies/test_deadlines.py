@@ -23,9 +23,6 @@ from tests.engine.harness import Harness, for_each, latency_of, numbered
 
 COST = LinearCost(1e-3, 0.01, 1e-4, 0.03)
 HEEDING: list[PolicyName] = ["static", "relserve", "shortest"]
-ALL_HEEDING: list[PolicyName] = [
-    *HEEDING, "relserve-pp", "relserve-dp", "relserve-dpu", "relserve-aba"
-]  # fmt: skip
 
 
 class Engine:
@@ -85,7 +82,7 @@ def test_a_deadline_is_met_that_would_be_missed_without(name: PolicyName) -> Non
     assert end(6.0) <= 6.0
 
 
-@for_each("name", ALL_HEEDING)
+@for_each("name", HEEDING)
 def test_the_earliest_deadline_goes_first_and_takes_the_seats_of_who_has_time(
     name: PolicyName,
 ) -> None:
@@ -101,7 +98,7 @@ def test_the_earliest_deadline_goes_first_and_takes_the_seats_of_who_has_time(
     assert (soon.answered, late.answered, long.answered) == (2, 2, 2)
 
 
-@for_each("name", ALL_HEEDING)
+@for_each("name", HEEDING)
 def test_who_cannot_be_in_time_any_more_is_not_put_first(name: PolicyName) -> None:
     engine = Engine(name)
     hopeless = engine.submit(0, 12, deadline=0.3)

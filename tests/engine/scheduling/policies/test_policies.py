@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks import baselines
+from benchmarks.baselines import Scheduler
 from relquery.config import POLICIES, EngineConfig, PolicyName
 from relquery.engine.cost import LinearCost
 from relquery.engine.machines import Served
@@ -22,8 +24,8 @@ from relquery.engine.scheduling.policies.fairness import SEEN, Tail
 from relquery.engine.scheduling.policies.priority import Fairness, Priorities
 from relquery.engine.scheduling.policies.relserve import RelServe
 from relquery.engine.scheduling.policies.remaining import Remaining
-from relquery.engine.scheduling.policies.sarathi import sarathi
 from relquery.engine.scheduling.policies.shortest import Shortest
+from relquery.engine.scheduling.policies.steps import sarathi
 from relquery.traces.simulate import simulate
 from relquery.traces.trace import TracedQuery
 from tests.engine.harness import Harness, expected_output, for_each, latency_of, numbered, spied
@@ -43,23 +45,23 @@ def test_scenarios(scenario: Scenario) -> None:
 
 
 @for_each(
-    "cost, transition, decodes_first",
+    "cost, name, decodes_first",
     [
         # Steps of decodes cost much and prompts little: the two had better decode together.
-        (LinearCost(1e-6, 1e-6, 1e-6, 1.0), "adaptive", False),
-        (LinearCost(1.0, 1e-6, 1e-6, 1e-6), "adaptive", True),
-        (LinearCost(1.0, 1e-6, 1e-6, 1e-6), "prefill", False),
-        (LinearCost(1e-6, 1e-6, 1e-6, 1.0), "decode", True),
+        (LinearCost(1e-6, 1e-6, 1e-6, 1.0), "relserve", False),
+        (LinearCost(1.0, 1e-6, 1e-6, 1e-6), "relserve", True),
+        (LinearCost(1.0, 1e-6, 1e-6, 1e-6), "relserve-pp", False),
+        (LinearCost(1e-6, 1e-6, 1e-6, 1.0), "relserve-dp", True),
         # Prompts that cost exactly what they save wait; equal priorities let prompts go first.
-        (LinearCost(0.0, 4.0, 0.0, 1.0), "adaptive", True),
-        (LinearCost(0.0, 3.75, 0.0, 1.0), "adaptive", False),
-        (LinearCost(0.0, 0.0, 0.0, 0.0), "decode", False),
+        (LinearCost(0.0, 4.0, 0.0, 1.0), "relserve", True),
+        (LinearCost(0.0, 3.75, 0.0, 1.0), "relserve", False),
+        (LinearCost(0.0, 0.0, 0.0, 0.0), "relserve-dp", False),
     ],
 )
 def test_in_transition_the_predicted_change_of_latencies_decides(
-    cost: LinearCost, transition: Any, decodes_first: bool
+    cost: LinearCost, name: Scheduler, decodes_first: bool
 ) -> None:
-    engine = harness(RelServe(cost, transition=transition))
+    engine = harness(baselines.make_policy(name, Settings(cost)))
     engine.submit_rows(0, 1, 10, 4)
     engine.step()
     engine.submit_rows(1, 2, 20, 4)
@@ -67,7 +69,7 @@ def test_in_transition_the_predicted_change_of_latencies_decides(
     assert {group for group, _ in last_step(engine)} == ({0} if decodes_first else {1})
 
 
-AGING = [name for name in POLICIES if name not in ("fcfs", "sarathi", "fifo")]
+AGING = [name for name in POLICIES if name not in ("fcfs", "sarathi")]
 
 
 @for_each("name", AGING)

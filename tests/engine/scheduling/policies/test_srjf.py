@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from itertools import takewhile
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relquery.config import EngineConfig, PolicyName
+from benchmarks.baselines import FixedTransition, Scheduler, make_policy
+from relquery.config import EngineConfig
 from relquery.engine.block_pool import BlockPool
 from relquery.engine.cost import LinearCost
 from relquery.engine.requests.request import Request
 from relquery.engine.scheduling.plan import Memo, Plan, Policy, State
-from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
+from relquery.engine.scheduling.policies.catalogue import Settings
 from relquery.engine.scheduling.policies.priority import Fairness
 from relquery.engine.scheduling.policies.relserve import RelServe
 from relquery.engine.scheduling.policies.srjf import (
     Backlog,
     Candidate,
-    Fifo,
     PrefixIndex,
     Srjf,
     pays,
@@ -31,13 +30,6 @@ from tests.engine.harness import Harness, numbered, spied
 COST = LinearCost(1e-3, 0.01, 1e-3, 0.03)
 ONE_BY_ONE = LinearCost(1e-3, 0.0, 1e-3, 0.03)
 """Nothing is saved by a step less."""
-HALVES: dict[PolicyName, dict[str, Any]] = {
-    "relserve": {},
-    "relserve-pp": {"transition": "prefill"},
-    "relserve-dp": {"transition": "decode"},
-    "relserve-dpu": {"adaptive": False},
-    "relserve-aba": {"dynamic": False},
-}
 
 
 def scan(policy: Policy, aging: float) -> Policy:
@@ -163,17 +155,15 @@ def test_joining_shortens_the_sum_of_waits_by_what_it_was_judged_by(
 
 def test_names_and_settings_make_policies() -> None:
     config = EngineConfig(policy="srjf", aging=0.05)
-    given_ = Settings.of(config, COST)
-    assert make_policy("srjf", given_) == Srjf(COST, 0.05, batch=True)
+    assert make_policy("srjf", Settings.of(config, COST)) == Srjf(COST, 0.05)
     static = make_policy("srjf-static", Settings(COST, Fairness(aging=0.1)))
-    assert static == Srjf(COST, 0.1, calibrated=False)
-    assert make_policy("fifo", Settings(COST)) == Fifo(COST)
-    for name, halves in HALVES.items():
-        assert make_policy(name, Settings(COST)) == RelServe(COST, **halves)
+    assert static == Srjf(COST, 0.1, calibrated=False, batch=False)
+    assert make_policy("relserve", Settings(COST)) == RelServe(COST)
+    assert make_policy("relserve-dp", Settings(COST)) == FixedTransition(COST, change=1.0)
 
 
 def test_the_policy_of_the_paper_goes_by_uncached_tokens_one_prompt_a_step() -> None:
-    def steps(name: PolicyName) -> list[list[tuple[int, int]]]:
+    def steps(name: Scheduler) -> list[list[tuple[int, int]]]:
         """Request and tokens of each chunk."""
         engine = Harness(policy=make_policy(name, Settings(COST)))
         engine.ask(range(32), max_tokens=1)

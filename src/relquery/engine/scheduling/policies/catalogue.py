@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from relquery.config import EngineConfig, PolicyName
 from relquery.engine.cost import LinearCost
 from relquery.engine.scheduling.plan import Policy
 from relquery.engine.scheduling.policies.priority import Fairness
 from relquery.engine.scheduling.policies.relserve import RelServe, Static
-from relquery.engine.scheduling.policies.sarathi import sarathi
 from relquery.engine.scheduling.policies.shortest import Shortest
-from relquery.engine.scheduling.policies.srjf import Fifo, Srjf
-from relquery.engine.scheduling.policies.steps import fcfs
+from relquery.engine.scheduling.policies.srjf import Srjf
+from relquery.engine.scheduling.policies.steps import fcfs, sarathi
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,28 +33,13 @@ class Settings:
         return cls(cost or LinearCost(), fairness)
 
 
-def _relserve(given: Settings, **halves: Any) -> Policy:
-    return RelServe(given.cost, fairness=given.fairness, seed=given.seed, **halves)
-
-
-def _srjf(given: Settings, **kind: bool) -> Policy:
-    return Srjf(given.cost, given.fairness.aging, **kind)
-
-
 _MAKERS: dict[PolicyName, Callable[[Settings], Policy]] = {
     "fcfs": lambda given: fcfs,
     "sarathi": lambda given: sarathi,
     "static": lambda given: Static(given.fairness, given.cost),
-    "relserve": _relserve,
-    "relserve-pp": lambda given: _relserve(given, transition="prefill"),
-    "relserve-dp": lambda given: _relserve(given, transition="decode"),
-    "relserve-dpu": lambda given: _relserve(given, adaptive=False),
-    "relserve-aba": lambda given: _relserve(given, dynamic=False),
+    "relserve": lambda given: RelServe(given.cost, given.fairness, given.seed),
     "shortest": lambda given: Shortest(given.cost, given.fairness, given.seed),
-    "fifo": lambda given: Fifo(given.cost),
-    "srjf-static": lambda given: _srjf(given, calibrated=False),
-    "srjf-calibrated": _srjf,
-    "srjf": lambda given: _srjf(given, batch=True),
+    "srjf": lambda given: Srjf(given.cost, given.fairness.aging),
 }
 
 
@@ -64,7 +47,7 @@ def needs_cost(config: EngineConfig) -> bool:
     """Whether a config's policy predicts durations."""
     if config.policy == "static":
         return config.aging > 0
-    return config.policy not in ("fcfs", "sarathi", "fifo")
+    return config.policy not in ("fcfs", "sarathi")
 
 
 def make_policy(name: PolicyName, settings: Settings | None = None) -> Policy:

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from itertools import chain, islice
-from typing import Literal
 
 from relquery.engine.cost import LinearCost
 from relquery.engine.requests.relquery import RelQuery
@@ -53,13 +52,7 @@ class Static:
 
     def __call__(self, state: State, memo: Memo) -> tuple[Plan, Memo]:
         """Compute whole prompts, of the smallest relQuery first, while one fits; else decode."""
-        priorities: Priorities[Estimate] = memo or Priorities(
-            TokenCount.of(self.cost, self.fairness),
-            state.limits,
-            self.fairness,
-            fixed=True,
-            remaining=Remaining(self.cost),
-        )
+        priorities: Priorities[Estimate] = memo or self.begin(state)
         priorities.update(state)
         running = priorities.sort(state.running)
         draft = begin(Draft(state), priorities.overdue(state), running, priorities.is_urgent)
@@ -70,41 +63,40 @@ class Static:
             decode(draft, running)
         return draft.plan(), priorities
 
-
-Transition = Literal["adaptive", "prefill", "decode"]
+    def begin(self, state: State) -> Priorities[Estimate]:
+        """The priorities of relQueries, none of which is known yet."""
+        estimate = TokenCount.of(self.cost, self.fairness)
+        remaining = Remaining(self.cost)
+        return Priorities(estimate, state.limits, self.fairness, fixed=True, remaining=remaining)
 
 
 @dataclass(frozen=True, slots=True)
 class RelServe:
     """The policy; call it as `Policy` says.
 
-    cost: predicts the durations that it weighs. dynamic: the Dynamic Priority Updater (4.2); if
-    off, priorities are those of `static`. adaptive: the Adaptive Batch Arranger (4.3); if off,
-    prompts go before decodes. transition: what goes first when a running relQuery has computed all
-    its prompts and another waits: decided by the predicted change of latencies, or always the same
-    (Fig. 10). fairness: applied in addition to priorities. sample: number of requests from which a
-    relQuery's cache miss ratio is estimated (eq. 11), drawn with seed. remaining: another estimate
-    of the remaining work.
+    Priorities follow the remaining work (the Dynamic Priority Updater, 4.2). When a running
+    relQuery has computed all its prompts and another waits, the predicted change of latencies
+    decides what goes first (the Adaptive Batch Arranger, 4.3).
     """
 
     cost: LinearCost
-    dynamic: bool = True
-    adaptive: bool = True
-    transition: Transition = "adaptive"
+    """Predicts the durations that it weighs."""
     fairness: Fairness = field(default_factory=Fairness)
-    sample: int = 10
+    """Applied in addition to priorities."""
     seed: int = 0
+    """See Remaining."""
     remaining: Remaining | None = None
+    """Another estimate of the remaining work."""
 
     def __call__(self, state: State, memo: Memo) -> tuple[Plan, Memo]:
         """Compute prompts of the most urgent relQuery, or decode all running requests."""
-        priorities: Priorities[Estimate] = memo or self._begin(state)
+        priorities: Priorities[Estimate] = memo or self.begin(state)
         priorities.update(state)
         running = priorities.sort(state.running)
         draft = begin(Draft(state), priorities.overdue(state), running, priorities.is_urgent)
         must = bool(draft.work)
         # A step has prompts of only one relQuery, so each change from one to the next is weighed.
-        candidates = islice(priorities.candidates(state, draft), 1 if self.adaptive else None)
+        candidates = islice(priorities.candidates(state, draft), 1)
         prefill(draft, state, chain.from_iterable(each.waiting for each in candidates))
         goes_first = must or not running or self._goes_first(draft, priorities, state)
         if not draft.work or not goes_first or priorities.should_decode(draft):
@@ -112,29 +104,20 @@ class RelServe:
             decode(draft, running)
         return draft.plan(), priorities
 
-    def _begin(self, state: State) -> Priorities[Estimate]:
-        remaining = self.remaining or Remaining(self.cost, self.sample, self.seed)
+    def begin(self, state: State) -> Priorities[Estimate]:
+        """The priorities of relQueries, none of which is known yet."""
+        remaining = self.remaining or Remaining(self.cost, seed=self.seed)
         estimate: Estimate = remaining
-        if not self.dynamic:
-            estimate = TokenCount.of(self.cost, self.fairness)
-        return Priorities(
-            estimate,
-            state.limits,
-            self.fairness,
-            fixed=not self.dynamic,
-            remaining=remaining,
-        )
+        return Priorities(estimate, state.limits, self.fairness, remaining=remaining)
 
     def _goes_first(self, draft: Draft, priorities: Priorities[Estimate], state: State) -> bool:
         """Whether the drafted prompts go before the decodes of running requests."""
-        if not self.adaptive or not draft.work:
+        if not draft.work:
             return True
         running = {request.group for request in state.running}
         least = min(priorities[number] for number in running)
         if least >= min(priorities[work.request.group] for work in draft.work):
             return True  # a more urgent relQuery came, or its own prompts are not all computed
-        if self.transition != "adaptive":
-            return self.transition == "prefill"
         relqueries = [state.relqueries[number] for number in running]
         return self._change(draft, relqueries, priorities.count, state) < 0
 

@@ -1,5 +1,4 @@
-"""Policies that order single prompts: shortest remaining job first (paper 004, Algorithm 1), and
-first in, first out."""
+"""Shortest remaining job first, by single prompts (paper 004, Algorithm 1)."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from relquery.engine.cost import LinearCost
 from relquery.engine.requests.request import Request, servable
 from relquery.engine.scheduling.plan import Memo, Plan, State, Work
 from relquery.engine.scheduling.policies.steps import decode
-from relquery.engine.scheduling.reuse import Draft, cached_tokens, offloads
+from relquery.engine.scheduling.reuse import Draft, cached_tokens
 
 
 class Candidate(NamedTuple):
@@ -56,28 +55,6 @@ def pays(candidate: Candidate, members: int, others: int, cost: LinearCost) -> b
     alone = cost.seconds(candidate.uncached, 0, candidate.request.length - candidate.uncached)
     saved = cost.prefill_intercept
     return saved * (1 + others) > (alone - saved) * members
-
-
-@dataclass(frozen=True, slots=True)
-class Fifo:
-    """The policy; call it as `Policy` says.
-
-    batch: let further prompts join a step if that pays off according to `cost`.
-    """
-
-    cost: LinearCost
-    batch: bool = False
-
-    def __call__(self, state: State, memo: Memo) -> tuple[Plan, Memo]:
-        """Advance running requests, then add the prompt that arrived first."""
-        limits, pool = state.limits, state.pool
-        candidates = (
-            Candidate(request, request.length - sum(cached_tokens(request, limits, pool)))
-            for request in state.waiting
-        )
-        draft = Draft(state)
-        advance_and_add(draft, state, candidates, self.cost if self.batch else None)
-        return draft.plan(), memo
 
 
 Rank = tuple[float, int]
@@ -198,15 +175,13 @@ class Backlog:
     The score of Algorithm 1 is jct - λ (now - arrival). λ now is the same for all requests, so the
     order depends only on jct + λ arrival. Only the part of a prompt before its first span is
     followed; for the rest, what was cached when the request joined counts. Answer tokens still to
-    be decoded count as tokens of the prompt. Blocks in host memory count as cached, because they
-    are copied.
+    be decoded count as tokens of the prompt.
     """
 
     def __init__(self, state: State, slope: float, aging: float, calibrated: bool) -> None:
         self._slope, self._aging = slope, aging
         self._calibrated = calibrated and state.limits.prefix_caching
-        self._pool, self._host, self._limits = state.pool, state.host, state.limits
-        self._size = state.limits.block_size
+        self._pool, self._size = state.pool, state.limits.block_size
         self._index = PrefixIndex(self._holds, lambda blocks: slope * blocks * self._size)
         self._beside: dict[Request, int] = {}  # cached tokens that the index does not follow
         self._expected: dict[bytes, None] = {}  # blocks that the step being planned fills
@@ -255,8 +230,6 @@ class Backlog:
         assert rank is not None
         self._taken[request] = rank
         kept = None if work.kept is None else work.kept[0]
-        if offloads(request, self._limits, self._host):  # the host stores what is not kept
-            kept = None
         for key in self._keys(request)[cached_blocks:kept]:
             if not self._holds(key):
                 self._expected[key] = None
@@ -287,11 +260,7 @@ class Backlog:
         return tuple(request.pieces[0].keys[:blocks])
 
     def _holds(self, key: bytes) -> bool:
-        return (
-            key in self._expected
-            or self._pool.lookup(key) is not None
-            or self._host.lookup(key) is not None
-        )
+        return key in self._expected or self._pool.lookup(key) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,7 +276,7 @@ class Srjf:
     is in tokens per second, aging / cost.prefill_slope."""
     calibrated: bool = True
     """See Backlog."""
-    batch: bool = False
+    batch: bool = True
     """Let further prompts join a step if that pays off."""
 
     def __call__(self, state: State, memo: Memo) -> tuple[Plan, Memo]:

@@ -1,0 +1,113 @@
+"""Policies that the papers compare theirs with, and parts of theirs alone.
+
+See paper 003, Fig. 10 and paper 004, section 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Literal, cast
+
+from relquery.config import PolicyName
+from relquery.engine.requests.relquery import RelQuery
+from relquery.engine.scheduling.plan import Memo, Plan, Policy, State
+from relquery.engine.scheduling.policies import catalogue
+from relquery.engine.scheduling.policies.catalogue import Settings
+from relquery.engine.scheduling.policies.priority import Estimate, Priorities
+from relquery.engine.scheduling.policies.relserve import RelServe, Static
+from relquery.engine.scheduling.policies.srjf import Candidate, Srjf, advance_and_add
+from relquery.engine.scheduling.reuse import Draft, cached_tokens
+
+Baseline = Literal[
+    "relserve-pp",
+    "relserve-dp",
+    "relserve-dpu",
+    "relserve-aba",
+    "fifo",
+    "srjf-static",
+    "srjf-calibrated",
+]
+"""Names of these policies.
+
+relserve-pp, relserve-dp: with prompts, or with decodes, always first in transition.
+relserve-dpu, relserve-aba: its priorities, or its arrangement of batches, alone.
+fifo: prompts one by one, in the order of arrival.
+srjf-static: by the job time that a request had when it came.
+srjf-calibrated: the policy of paper 004, one prompt a step.
+"""
+Scheduler = PolicyName | Baseline
+
+
+def make_policy(name: Scheduler, settings: Settings | None = None) -> Policy:
+    """The policy with this name."""
+    given = settings or Settings()
+    if name in _MAKERS:
+        return _MAKERS[name](given)
+    return catalogue.make_policy(cast(PolicyName, name), given)
+
+
+@dataclass(frozen=True, slots=True)
+class FixedTransition(RelServe):
+    """RelServe in which prompts always go first in transition if `change` is negative, else
+    decodes."""
+
+    change: float = -1.0
+
+    def _change(
+        self, draft: Draft, running: Collection[RelQuery], waiting: int, state: State
+    ) -> float:
+        return self.change
+
+
+@dataclass(frozen=True, slots=True)
+class PrioritiesAlone(Static):
+    """RelServe's Dynamic Priority Updater without its Adaptive Batch Arranger."""
+
+    def begin(self, state: State) -> Priorities[Estimate]:
+        """See Static."""
+        return RelServe(self.cost, self.fairness).begin(state)
+
+
+@dataclass(frozen=True, slots=True)
+class ArrangementAlone(RelServe):
+    """RelServe's Adaptive Batch Arranger with static priorities."""
+
+    def begin(self, state: State) -> Priorities[Estimate]:
+        """See RelServe."""
+        return Static(self.fairness, self.cost).begin(state)
+
+
+def fifo(state: State, memo: Memo) -> tuple[Plan, Memo]:
+    """Advance running requests, then add the prompt that arrived first."""
+    limits, pool = state.limits, state.pool
+    candidates = (
+        Candidate(request, request.length - sum(cached_tokens(request, limits, pool)))
+        for request in state.waiting
+    )
+    draft = Draft(state)
+    advance_and_add(draft, state, candidates, None)
+    return draft.plan(), memo
+
+
+def _relserve(kind: type[RelServe]) -> Callable[[Settings], Policy]:
+    return lambda given: kind(given.cost, given.fairness, given.seed)
+
+
+def _transition(change: float) -> Callable[[Settings], Policy]:
+    return lambda given: FixedTransition(given.cost, given.fairness, given.seed, change=change)
+
+
+def _srjf(*, calibrated: bool) -> Callable[[Settings], Policy]:
+    return lambda given: Srjf(given.cost, given.fairness.aging, calibrated, batch=False)
+
+
+_MAKERS: dict[Baseline, Callable[[Settings], Policy]] = {
+    "relserve-pp": _transition(-1.0),
+    "relserve-dp": _transition(1.0),
+    "relserve-dpu": lambda given: PrioritiesAlone(given.fairness, given.cost),
+    "relserve-aba": _relserve(ArrangementAlone),
+    "fifo": lambda given: fifo,
+    "srjf-static": _srjf(calibrated=False),
+    "srjf-calibrated": _srjf(calibrated=True),
+}
