@@ -88,7 +88,13 @@ def test_a_file_that_was_begun_is_not_left_half_written(tmp_path: Path) -> None:
         con.close()
 
 
-def test_a_statement_that_looks_for_interrupts_ends_at_once() -> None:
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_statement_that_looks_for_interrupts_ends_at_once(
+    restarts: bool, request: pytest.FixtureRequest
+) -> None:
+    """restarts: whether a signal leaves the main thread's wait as it is."""
+    signal.siginterrupt(signal.SIGINT, not restarts)
+    request.addfinalizer(lambda: signal.siginterrupt(signal.SIGINT, True))
     with connect(FakeBackend(upper_or_length)) as con:
         con.sql("SELECT 1")
         at = pressed(0.3)

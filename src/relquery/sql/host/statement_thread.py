@@ -21,6 +21,9 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 PATIENCE = 1.5
 """Seconds in which an interrupted statement may end before the caller goes on without it."""
+TICK = 0.1
+"""Seconds of a wait. A handler of signals runs between two of them where a program has it restart
+system calls, as asyncio's own handlers do; else it ends the wait."""
 _NAME, _LEFT = "relquery-duckdb", "relquery-duckdb, left"
 """Of such a thread, and of one whose statement was left."""
 
@@ -53,6 +56,8 @@ class StatementThread:
         job: Future[T] = Future()
         try:
             self._put(job, statement)
+            while not job.done():
+                wait([job], TICK)
             return job.result()
         except BaseException:
             if not (job.done() or job.cancel()):  # a signal, and not an error of the statement
