@@ -218,9 +218,9 @@ def unwrap_single(node: Node) -> Node | None:
 
     A generation keeps the node around it: as a child of a plus it would be read together with its
     input. A plus stays even around one child, because the child must not attend to the text before
-    it. Where there is no such text, the child's states are still those that other prompts can reuse
-    at any position. A bag with a separator stays too: it makes one message of its child and the
-    texts next to it.
+    it. Even with no text before it, the child is computed as a plus has it, so that other prompts
+    reuse its states at any position. A bag with a separator stays too: it makes one
+    message of its child and the texts next to it.
     """
     if not isinstance(node, Seq | Bag) or len(node.children) != 1:
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import string
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -43,14 +44,14 @@ class CallsTools(Body):
     tools: list[Any] | None = None
 
     @property
+    @abstractmethod
     def chosen(self) -> str:
         """Which functions are called: auto, none, required, or the name of one."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def is_parallel(self) -> bool:
         """Whether there may be several calls."""
-        raise NotImplementedError
 
     @property
     def functions(self) -> list[Function]:
