@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 from typing import ClassVar
 
 from benchmarks.cpu_peers.environments import LLAMA_CPP, PEERS, pythons
 from benchmarks.cpu_peers.files import Weighed, requantise, weigh, write_random
 from benchmarks.cpu_peers.jobs import ANSWER, TEXTS, filter_jobs, random_measures, same_answers
+from benchmarks.cpu_peers.plot import plot
 from benchmarks.cpu_peers.sizes import BILLION, QUICK, QUICK_SHAPE, SMOLLM2, Sizes
 from benchmarks.engine.jobs import Job
 from benchmarks.engine.limits import Machine, measure_machine
@@ -28,7 +30,7 @@ from benchmarks.engine.sides import (
 from benchmarks.engine.worker import EXACT
 from benchmarks.harness import Figure, Say, Settings
 from benchmarks.markdown import table
-from benchmarks.parts import Part
+from benchmarks.parts import Part, Plot
 from benchmarks.peers.environments import DEFAULT
 from benchmarks.templates import template
 from relquery.model.formats.gguf import read_gguf
@@ -40,6 +42,7 @@ WORDS = template("cpu_peers")
 MODEL = Path(".real-models/smollm2")
 """A folder with SmolLM2 as model.gguf, and its tokenizer."""
 ITS_FORMAT = "Q4_1"
+PICTURE = "cpu_peers_filter.png"
 FASTEST = "fastest"
 """The number format of peers, which choose it."""
 TITLES = {peer.name: peer.title for peer in PEERS}
@@ -146,9 +149,10 @@ class Beside(Part):
 
     def render(self, drawn: Collection[str]) -> Iterator[str]:
         """See Part."""
-        del drawn
         if not self.raced:
             return
+        for picture in drawn:
+            yield from (f"![A filter's seconds beside those of both peers]({picture})", "")
         sizes = self.sizes
         yield WORDS.block(
             self.name,
@@ -194,6 +198,22 @@ class Beside(Part):
             ],
         )
 
+    def _seconds(self, measure: str) -> dict[str, dict[str, float]]:
+        """Medians of a measure by side and format; ours in the number format of COMPUTED."""
+        raced = [each for each in self.raced if each.name == measure]
+        ours = {each.numbers: each.seconds[ours_in(COMPUTED[each.numbers])] for each in raced}
+        return {
+            title: {form: median(each) for form, each in rounds.items()}
+            for title, rounds in (
+                ("relquery", ours),
+                *(
+                    (title, {each.numbers: each.seconds[name] for each in raced})
+                    for name, title in TITLES.items()
+                    if all(name in each.seconds for each in raced)
+                ),
+            )
+        }
+
     @property
     def _bandwidth(self) -> float:
         return max(machine.bandwidth for machine in self.machines.values())
@@ -218,6 +238,14 @@ class Smollm2(Beside):
     title = "SmolLM2-135M"
     full = SMOLLM2
     quick = QUICK
+
+    def pictures(self) -> Mapping[str, Plot]:
+        """See Part."""
+        ordered, written = self._seconds(FILTER), self._seconds(TABLE_ORDER)
+        if not written["relquery"]:
+            return {}
+        del written["relquery"]
+        return {PICTURE: lambda path: plot(ordered, written, self.sizes.rows, path)}
 
 
 class Billion(Beside):
