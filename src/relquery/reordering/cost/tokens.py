@@ -195,9 +195,15 @@ def _one_by_one(encode: Any, texts: list[str]) -> list[list[int]]:
 
 # As byte-pair tokenizers with 100,000 tokens cut a text: words with the character before them,
 # numbers of three digits, marks with the line break after them, white space. The lengths are those
-# that give the counts of one of them, cl100k, on the documents and tables of this project.
+# that come nearest to Llama 3's counts on the documents of this project and on 11 tables.
 _PIECE = re.compile(
-    r"[^\r\n\w]?\b[a-zA-Z]{1,7}|[a-zA-Z]{1,3}|\d{1,3}|[^\W\d_a-zA-Z]{1,2}"
+    r" [a-z]{1,9}"  # a word in a sentence
+    r"|\b[a-z]{1,8}"  # at the start of a line
+    r"|[^\r\n\w]?\b[A-Z][a-z]{1,5}"  # a name
+    r"|[^\r\n\w]\b[a-z]{1,4}"  # after a mark
+    r"|[^\r\n\w]?\b[A-Z]{1,4}"
+    r"|[A-Z]?[a-z]{1,4}|[A-Z]{1,4}"  # the rest of a longer one
+    r"|\d{1,3}|[^\W\d_a-zA-Z]{1,2}"
     r"| ?[^\w\s]{1,4}[\r\n]*|\s+|_"
 )
 
@@ -242,8 +248,8 @@ def begin_alike(pieces: ItemTokens, same: Int32s) -> Beginnings:
 class EstimatedTokens:
     """Pieces of words as a stand-in for tokens, for use without a tokenizer.
 
-    English text and JSON have about as many pieces as tokens of a common vocabulary: 5% fewer to 7%
-    more by table than Llama 3's.
+    English text has about as many pieces as tokens of a common vocabulary: by table 5% fewer to 2%
+    more than Llama 3's.
     """
 
     def __init__(self) -> None:
