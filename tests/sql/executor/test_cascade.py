@@ -102,6 +102,7 @@ def test_a_filter_asks_its_model_less_and_keeps_its_promise(
     assert len(models.weak.asked) == ROWS
     by_model = {name: report.calls for name, report in result.report.by_model.items()}
     assert by_model == {"openai:gpt-5-nano": ROWS, "openai:gpt-5": asked}
+    assert all(report.seconds > 0 for report in result.report.by_model.values())
     (note,) = result.report.notes
     assert "precision 0.8, recall 0.8 with confidence 0.95" in note
     assert f"{asked} of {ROWS} calls asked" in note

@@ -117,6 +117,8 @@ class Proxied:
     """What the proxy took; None for a head on embeddings."""
     backend: Backend | None = None
     """Of the proxy."""
+    seconds: float = 0.0
+    """Of the proxy, from its first call to its last answer."""
 
 
 def ask_cascade(
@@ -129,12 +131,14 @@ def ask_cascade(
     """Answer a call for every row. The arguments are those of `ask`; see there."""
     run = _Run.of(question, context, comparison)
     rng, targets = np.random.default_rng(SEED), cascade.targets
-    proxy, backend, own = None, None, None
+    proxy, backend, own, seconds = None, None, None, 0.0
     if cascade.proxy == EMBEDDING:
         steps = decide_by_head(embed(run.texts()), run.weights, targets, rng)
     else:
         of_proxy = context.of_call(proxy_task(question.task, cascade))
+        start = context.clock()
         proxy, backend = _ask_proxy(run, of_proxy, cascade), of_proxy.backend
+        seconds = context.clock() - start
         scores, own = _scores(proxy, run.calls, question.task.sampling.labels)
         if targets.accuracy is None:
             scores, own = scores[0], None
@@ -157,7 +161,7 @@ def ask_cascade(
     ]
     replies = run.replies(answers)
     said = report_of(decision, run.weights, targets).summary
-    found = Proxied(replies, "; ".join(said), proxy, backend)
+    found = Proxied(replies, "; ".join(said), proxy, backend, seconds)
     saved = _saved(found, run.calls - len(heard), context.backend)
     return replace(found, note="; ".join([*said, *saved]))
 

@@ -179,7 +179,8 @@ class Execution:
         read = completed(answers, at, given.part(known), call.task)
         failed += columns.store(*read, wanted[known], call.task, name)
         self._note_errors(self._row_errors(call, sorted(failed), rows, name))
-        seconds, comparison = self.context.clock() - start, replies.comparison
+        of_proxy = 0.0 if proxied is None else proxied.seconds
+        seconds, comparison = self.context.clock() - start - of_proxy, replies.comparison
         stage = StageReport(
             name=name,
             expression=call.text,
@@ -201,12 +202,14 @@ class Execution:
             note=None if proxied is None else proxied.note,
         )
         if proxied is not None and proxied.proxy is not None and proxied.backend is not None:
-            self._note_proxy(stage, proxied.proxy, proxied.backend)
+            self._note_proxy(stage, proxied.proxy, proxied.backend, of_proxy)
         self.paid.stages[name] = stage = stage if earlier is None else earlier.plus(stage)
         _LOG.info("%s: %d rows, %d calls, %.2f s", name, stage.rows, stage.calls, stage.seconds)
 
-    def _note_proxy(self, stage: StageReport, proxy: Replies, backend: Backend) -> None:
-        """Count what a proxy took as a stage of its own; its seconds are among the call's."""
+    def _note_proxy(
+        self, stage: StageReport, proxy: Replies, backend: Backend, seconds: float
+    ) -> None:
+        """Count what a proxy took as a stage of its own."""
         name, spent = proxy_stage(stage.name), dict[str, Any](proxy.spent)
         found = replace(
             stage,
@@ -214,7 +217,7 @@ class Execution:
             calls=proxy.sent,
             ledger_hits=proxy.known,
             **spent,
-            seconds=0.0,
+            seconds=seconds,
             solver_seconds=proxy.solver_seconds,
             phr=proxy.phr,
             agreement=None,
