@@ -35,20 +35,27 @@ def measured(run: dict[str, Any], seed: int) -> Iterator[str]:
 
 
 def figures(run: dict[str, Any]) -> Iterator[str]:
-    """A run's figures and their goals. run: the result of harness.document."""
+    """A run's figures, and last their goals, which only we have set. run: the result of
+    harness.document."""
     yield from table(
-        ("figure", "value", "goal", "holds", "measured"),
+        ("figure", "value", "measured", "goal"),
         [
             (
                 f"`{name}`",
                 "-" if figure["value"] is None else f"{figure['value']:.3g}",
-                figure["goal"],
-                "**no**" if figure["holds"] is False else figure["verdict"],
                 figure["note"],
+                _goal(figure),
             )
             for name, figure in run["figures"].items()
         ],
     )
+
+
+def _goal(figure: dict[str, Any]) -> str:
+    goal, verdict = figure["goal"], figure["verdict"]
+    if figure["holds"] is None:
+        return verdict if goal == "-" else f"{goal}, {verdict}"
+    return goal if figure["holds"] else f"{goal}, **missed**"
 
 
 def draw(plot: Callable[[Path], None], path: Path, say: Say) -> bool:
