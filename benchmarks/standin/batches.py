@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.message import Message
 from email.parser import BytesParser
+from email.utils import formatdate
 from types import ModuleType
 from typing import Annotated, Any, Literal
 from urllib.parse import parse_qsl, urlsplit
@@ -125,8 +126,9 @@ class Batches(Standin):
         found = self._route(request)
         if refuse is not None:
             raise Closed
-        is_text = isinstance(found, str)
-        return Response(self.spoil(str(found)) if self.spoil is not None and is_text else found)
+        if self.spoil is not None and isinstance(found, str):
+            found = self.spoil(found)
+        return Response(found, headers={"Date": formatdate(self.clock(), usegmt=True)})
 
     def _route(self, request: Request) -> Json | str:
         """What a request is told. Raises Refused."""

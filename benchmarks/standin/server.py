@@ -98,13 +98,13 @@ class Scripted(Standin):
         """Keys of the API that came."""
         self.models: dict[str, str] = {}
         """Those that it says it has, each with its owner."""
-        self.told: dict[str, Json] = {}
-        """What it tells of a model."""
 
     async def reply(self, request: Request) -> Response:
         """What the script makes of it."""
         if request.method == "GET":
-            return self._tell(request.path)
+            if request.path == "/v1/models":
+                return models(self.models)
+            raise Refused(404, f"no route {request.path}")
         if request.route != self.route:
             raise Refused(404, f"no route {request.path}")
         body = json.loads(request.body)
@@ -119,14 +119,6 @@ class Scripted(Standin):
         if isinstance(found, Silence):
             await self._keep(found, request)
         return found if isinstance(found, Response) else Response(found)
-
-    def _tell(self, path: str) -> Response:
-        if path == "/v1/models":
-            return models(self.models)
-        told = self.told.get(path.removeprefix("/v1/models/"))
-        if told is None:
-            raise Refused(404, f"no route {path}")
-        return Response(told)
 
     async def _keep(self, silence: Silence, request: Request) -> NoReturn:
         if silence is Silence.UNTIL_CLIENT_LEAVES:

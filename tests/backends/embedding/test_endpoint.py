@@ -226,12 +226,12 @@ async def blanks() -> AsyncIterator[str]:
 
 
 def test_a_reply_that_is_none_or_comes_too_slowly_is_asked_for_again() -> None:
-    odd: list[Reply] = [Response("<html>"), Response(events=blanks())]
+    odd: list[Reply] = [Response("<html>"), Response(events=blanks()), Response(vectors([1.0]))]
     replies = iter([*odd, Response({"error": {"message": "overloaded"}})])
     with serving(lambda body: next(replies, embeddings(body)), ROUTE) as server:
-        found = endpoint_of(server, timeout=0.3, max_retries=2).embed(["a", "b"])
+        found = endpoint_of(server, timeout=0.3, max_retries=3).embed(["a", "b"])
         np.testing.assert_array_equal(found, [vector_of("a"), vector_of("b")])
-        assert len(server.asked) == 4
+        assert len(server.asked) == 5
 
 
 def test_vectors_in_base64_are_read() -> None:

@@ -60,19 +60,6 @@ def test_a_prompt_is_tried_again_as_often_as_allowed_and_then_an_error() -> None
     assert 0 < outcome.seconds < 0.5 + 1 + 2 + 4 + 6 * SECONDS
 
 
-def test_a_wait_that_the_server_names_is_kept_to() -> None:
-    times: list[float] = []
-
-    async def once(question: str) -> Reply:
-        times.append(asyncio.get_running_loop().time())
-        if len(times) == 1:
-            raise refusal(503, retry_after="30")
-        return says(question)
-
-    assert ask(once, 1).texts == ["0"]
-    assert 30 <= times[1] - times[0] <= 33
-
-
 def test_a_prompt_that_takes_longer_than_the_deadline_is_an_error_and_others_go_on() -> None:
     async def slow_for_3(question: str) -> Reply:
         await asyncio.sleep(100 if question == "3" else SECONDS)
@@ -231,13 +218,6 @@ def test_a_server_that_goes_away_and_comes_back_loses_no_row() -> None:
     outcome = ask(unless(is_away), 1_000)
     assert outcome.texts == [str(number) for number in range(1_000)]
     assert len(outcome.client.asked) < 1_000 + 16 + 20
-
-
-def test_a_key_that_is_refused_stops_at_once() -> None:
-    outcome = ask(faulty(refusal(401), 1), 500)
-    assert isinstance(outcome.error, ModelError)
-    assert "Set OPENAI_API_KEY" in str(outcome.error)
-    assert len(outcome.client.asked) <= 2
 
 
 def test_what_is_counted_is_what_was_sent() -> None:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -18,28 +18,23 @@ import httpx2
 import pytest
 
 from benchmarks.standin.errors import Refused
-from benchmarks.standin.http import Json, Response
+from benchmarks.standin.http import Json
 from benchmarks.standin.server import (
-    MESSAGES,
-    RESPONSES,
     Reply,
     Script,
     Scripted,
     Silence,
     question,
-    serving,
     until,
 )
-from benchmarks.standin.wires.anthropic import message
 from benchmarks.standin.wires.openai_chat import completion
-from benchmarks.standin.wires.openai_responses import response
 from relquery.backends.load import load
 from relquery.backends.provider.backend import ProviderBackend
 from relquery.backends.provider.client import ProviderClient, http_error
 from relquery.backends.provider.config import ProviderConfig
 from relquery.connection import connect
 from relquery.errors import ConfigError, ModelError
-from relquery.prompt import Adjustments, Answer, Finish, Nest, Prompt, Reuse, Role, Sampling, Span
+from relquery.prompt import Answer, Finish, Nest, Prompt, Reuse, Role, Sampling, Span
 from tests.backends.conftest import Serve
 from tests.cases import cases
 
@@ -87,57 +82,6 @@ def test_answers_find_their_prompts_whatever_the_order_they_come_in(serve: Serve
     pairs = list(backend(server).answer([prompt(f"r{n}") for n in range(10)], Sampling()))
     assert [index for index, _ in pairs] != list(range(10))
     assert {index: answer.text for index, answer in pairs} == {n: f"R{n}" for n in range(10)}
-
-
-def test_spans_become_one_message_per_role_and_sampling_its_parameters(serve: Serve) -> None:
-    server = serve(echo)
-    spoken = (*prompt("a"), Span("Hm.", Role.ASSISTANT), Span("And?"))
-    sampling = Sampling(9, 0.5, top_p=0.9, top_k=7, seed=3, stop=("\n", "#"))
-    list(backend(server, "some-model", api_key="secret").answer([spoken], sampling))
-    assert server.asked == cases(__file__, "sent")
-    assert server.keys == {"secret"}
-
-
-def test_adjustments_that_the_api_knows_are_sent_and_others_refused_by_name(serve: Serve) -> None:
-    server = serve(echo)
-    given: dict[str, Any] = {"frequency_penalty": 0.5, "presence_penalty": -1.0}
-    adjusted = Adjustments(**given, logit_bias=((50256, -100.0), (7, 3.0)))
-    ask(backend(server), ["a"], Sampling(adjustments=adjusted))
-    (sent,) = server.asked
-    assert {name: sent[name] for name in given} == given
-    assert sent["logit_bias"] == {"7": 3.0, "50256": -100.0}
-    other = Adjustments(frequency_penalty=0.5, min_p=0.1, ignore_eos=True)
-    with pytest.raises(ConfigError, match=r"^min_p, ignore_eos cannot be sent"):
-        backend(server).check(Sampling(adjustments=other))
-
-
-def test_an_answer_says_what_it_cost_and_greedy_sampling_sends_little(serve: Serve) -> None:
-    server = serve(lambda body: completion("x", prompt_tokens=90, cached_tokens=64))
-    assert ask(backend(server), ["a"]) == [Answer("x", Finish.STOP, None, 90, 64, 2, 1)]
-    # Nothing that some servers do not know.
-    assert set(server.asked[0]) == {"model", "messages", "max_tokens", "temperature"}
-
-
-def test_what_is_no_whole_answer_is_an_error_that_says_why(serve: Serve) -> None:
-    cases: list[tuple[Reply, Finish, str]] = [
-        (completion("cut of", "length", output_tokens=5), Finish.LENGTH, "cut off after 5 tokens"),
-        (completion(None, "content_filter"), Finish.ERROR, "content filter"),
-        (completion(None, refusal="I must not."), Finish.ERROR, "refused: I must not."),
-        (completion(None), Finish.ERROR, "answer is incomplete"),
-        (completion("x", "tool_calls"), Finish.ERROR, "tool_calls"),
-        (Response({"error": {"message": "busy"}}), Finish.ERROR, "not a chat completion"),
-        (Response({"choices": []}), Finish.ERROR, "not a chat completion"),
-        (Response("<html>hello"), Finish.ERROR, "<html>hello"),
-        (Response("<html>", headers={"Content-Type": "text/html"}), Finish.ERROR, "<html>"),
-        (Refused(400, "context too long"), Finish.ERROR, "answered 400: context too long."),
-        (Response({"detail": "no"}, 422), Finish.ERROR, "answered 422: no."),
-    ]
-    server = serve(lambda body: echo(body) if "good" in question(body) else cases[row_of(body)][0])
-    good, *bad = ask(backend(server, max_retries=0), ["good", *map(str, range(len(cases)))])
-    assert good.text == "GOOD"
-    for answer, (_, finish, error) in zip(bad, cases, strict=True):
-        assert answer.finish is finish
-        assert error in str(answer.error)
 
 
 def test_a_prompt_that_messages_cannot_carry_is_not_sent(serve: Serve) -> None:
@@ -245,48 +189,6 @@ def test_a_server_that_is_not_there_stops_the_query() -> None:
         ask(ProviderBackend("m", config), ["a", "b"])
 
 
-def test_labels_are_asked_for_by_a_schema_and_come_back_as_plain_text(serve: Serve) -> None:
-    server = serve(lambda body: completion('{"answer": "Yes"}'))
-    assert ask(backend(server), ["a"], LABELS)[0].text == "Yes"
-    form = server.asked[0]["response_format"]["json_schema"]
-    assert form["strict"] is True
-    assert form["schema"]["properties"]["answer"]["enum"] == ["Yes", "No"]
-    assert server.asked[0]["max_tokens"] >= len('{"answer": "Yes"}')
-
-
-def test_a_server_without_schemas_is_told_the_choices_in_words(serve: Serve) -> None:
-    def plain(body: Json) -> Reply:
-        if asks_for_json(body):
-            return Refused(400, "Unknown parameter: 'response_format'")
-        return completion(" No\n" if question(body).endswith("a") else "Hardly")
-
-    server = serve(plain)
-    a, b, c = ask(backend(server, max_concurrency=1), ["a", "b", "a"], LABELS)
-    assert (a.text, a.attempts, c.text, c.attempts) == ("No", 2, "No", 1)
-    assert b.text is None
-    assert "'Hardly' is not one of the labels" in str(b.error)
-    assert [asks_for_json(body) for body in server.asked] == [True, False, False, False]
-    system = server.asked[1]["messages"][0]
-    assert system["content"].startswith("Be brief.\n")
-    assert '["Yes", "No"]' in system["content"]
-
-
-def test_no_other_text_than_a_label_becomes_a_value(serve: Serve) -> None:
-    labels = {
-        "Yes": "Yes",
-        "  No ": "No",
-        '{"answer": "No"}': "No",
-        **dict.fromkeys(['{"answer": "Maybe"}', '{"answer": ["Yes"]}', '{"reply": "Yes"}']),
-        **dict.fromkeys(['"Yes"', "yes", "Yes.", ""]),
-    }
-    server = serve(lambda body: completion(question(body).removeprefix("Question: ")))
-    answers = ask(backend(server), list(labels), LABELS)
-    assert [answer.text for answer in answers] == list(labels.values())
-    assert all((answer.error is None) == (answer.text is not None) for answer in answers)
-    (cut,) = ask(backend(serve(lambda body: completion("Yes", "length"))), ["a"], LABELS)
-    assert (cut.text, cut.finish) == (None, Finish.LENGTH)
-
-
 def test_a_failure_without_words_is_called_by_its_name() -> None:
     failed = http_error(httpx2.ReadError(""), 1.0)
     assert (failed.kind, failed.words) == ("lost", "The connection failed: ReadError.")
@@ -304,14 +206,6 @@ def label_or(text: str, strange: set[str]) -> Script:
         return completion(text if question(body).removeprefix("Question: ") in strange else "Yes")
 
     return answer
-
-
-def test_where_the_prompt_tells_the_labels_a_request_holds_nothing_else(serve: Serve) -> None:
-    server = serve(label_or("", set()))
-    assert [answer.text for answer in ask(backend(server), ["a", "b"], TOLD)] == ["Yes", "Yes"]
-    for body in server.asked:
-        assert not asks_for_json(body)
-        assert body["messages"][0]["content"] == "Be brief."
 
 
 @pytest.mark.parametrize("text", ["Yes, it is.", "Maybe", ""])
@@ -342,19 +236,6 @@ def test_rows_whose_answers_are_no_labels_have_the_schema(
     if len(strange) == rows:  # which is remembered
         ask(asked, ["0"], TOLD)
         assert asks_for_json(server.asked[-1])
-
-
-def test_told_labels_are_said_in_words_where_no_schema_is_taken(serve: Serve) -> None:
-    def plain(body: Json) -> Reply:
-        if asks_for_json(body):
-            return Refused(400, "Unknown parameter: 'response_format'")
-        is_ruled = '["Yes", "No"]' in body["messages"][0]["content"]
-        return completion("No" if is_ruled else "Hm.")
-
-    server = serve(plain)
-    answers = ask(backend(server, max_concurrency=1), ["a", "b", "c"], TOLD)
-    assert [answer.text for answer in answers] == ["No", "No", "No"]
-    assert len(server.asked) == 6  # two are asked by the prompt alone, and one teaches
 
 
 @pytest.mark.parametrize("at_once", [1, 16])
@@ -455,33 +336,6 @@ def test_a_query_runs_and_the_ledger_knows_its_answers(serve: Serve, tmp_path: P
         assert result.fetchall() == [(1, "Yes"), (2, "No"), (3, "Yes")]
         assert (result.report.calls, result.report.prompt_tokens) == (calls, 10 * calls)
     assert len(server.asked) == 2
-
-
-@pytest.mark.parametrize(
-    ("route", "model", "options", "reply"),
-    [
-        (RESPONSES, "openai:m", {"api": "responses"}, response),
-        (MESSAGES, "anthropic:m", {}, message),
-    ],
-)
-def test_the_other_apis_are_asked_for_labels_and_their_usage_is_told(
-    route: str, model: str, options: dict[str, Any], reply: Callable[..., Reply]
-) -> None:
-    held, written = '{"answer": "Yes"}', [7] * (route == MESSAGES)
-    with serving(lambda body: reply(held, *END[route], 4, *written), route) as server:
-        url = server.root if route == MESSAGES else server.url
-        asked = load(model, base_url=url, api_key="k", **options)
-        prompts = [(Span("Be brief.", Role.SYSTEM), Span("Good?"))]
-        ((_, answer),) = asked.answer(prompts, LABELS)
-    assert (answer.text, answer.finish) == ("Yes", Finish.STOP)
-    assert answer.cached_tokens == 4
-    assert (answer.prompt_tokens, answer.written_tokens) == ((21, 7) if written else (10, 0))
-    (body,) = server.asked
-    assert "Yes" in str(body["output_config" if route == MESSAGES else "text"])
-    assert "Be brief." in str(body["system" if route == MESSAGES else "input"])
-
-
-END = {RESPONSES: ("completed",), MESSAGES: ("end_turn",)}
 
 
 @pytest.mark.long

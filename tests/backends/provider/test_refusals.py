@@ -17,8 +17,8 @@ from benchmarks.standin.wires.openai_chat import completion
 from relquery.backends.provider.backend import ProviderBackend
 from relquery.backends.provider.config import ProviderConfig
 from relquery.connection import connect
-from relquery.errors import ModelError, PartialResultWarning, SamplingWarning
-from relquery.prompt import Answer, Finish, Sampling, Span
+from relquery.errors import ModelError, SamplingWarning
+from relquery.prompt import Answer, Sampling, Span
 from tests.backends.conftest import Serve
 from tests.ledger.stored import stored
 
@@ -139,17 +139,6 @@ def test_a_word_in_a_rows_own_error_teaches_nothing(serve: Serve) -> None:
     assert "temperature" in server.asked[-1]
 
 
-def test_where_stop_is_refused_answers_are_cut_here(serve: Serve) -> None:
-    def server_without_stop(body: Json) -> Reply:
-        if "stop" in body:
-            return Refused(400, "Not supported.", "unsupported_parameter", "stop")
-        return completion("<think>a # b</think>one # two", output_tokens=9)
-
-    server = serve(server_without_stop)
-    (answer,) = ask(backend(server), ["a"], Sampling(stop=("#",)))
-    assert (answer.text, answer.finish) == ("one ", Finish.STOP)
-
-
 def test_a_refusal_is_its_rows_own_where_others_are_answered(serve: Serve) -> None:
     statuses = ["400", "403", "404", "413", "422"]
 
@@ -162,16 +151,6 @@ def test_a_refusal_is_its_rows_own_where_others_are_answered(serve: Serve) -> No
     for answer, status in zip(answers[1:-1], statuses * 2, strict=True):
         assert answer.text is None
         assert status in str(answer.error)
-
-
-def test_a_refused_row_is_null_and_warned_of(serve: Serve) -> None:
-    refusal = Refused(400, "not this one")
-    server = serve(lambda body: refusal if "bad" in question(body) else echo(body))
-    with connect(backend(server)) as con:
-        con.register("t", {"x": ["bad 1", "bad 2", "good 1", "good 2"]})
-        with pytest.warns(PartialResultWarning, match="400"):
-            result = con.sql("SELECT x, LLM('?', x) AS y FROM t ORDER BY x")
-    assert [row[1] is None for row in result.fetchall()] == [True, True, False, False]
 
 
 @pytest.mark.parametrize(

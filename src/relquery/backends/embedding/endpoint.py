@@ -6,10 +6,8 @@ import asyncio
 import base64
 import json
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Iterator, Sequence
+from contextlib import aclosing, suppress
 from itertools import count
 from queue import Empty, SimpleQueue
 from random import Random
@@ -30,194 +28,9 @@ from relquery.retrieval.embedder import Embedder, Part, as_vectors
 
 _SHOWN = 5  # indices
 _OF_ERRORS = ("error", "detail", "message")
-
-
-class NoVectorsError(RequestError):
-    """Of a reply that has none at all, as servers give in passing."""
-
-
-def to_vectors(reply: str, texts: Sequence[str], name: str, url: object) -> Float32s:
-    """(texts, dimensions), from the JSON text of a reply. Raises RequestError.
-
-    name: of the embedder. url: of the server.
-    """
-    data = _data(reply, name, url)
-    if len(data) != len(texts):
-        raise RequestError(
-            f"The embedder {name} returned {len(data)} vectors for {len(texts)} texts."
-        )
-    indices = [one.get("index") for one in data]
-    places = {at: place for place, at in enumerate(indices) if type(at) is int}
-    if sorted(places) != list(range(len(texts))):
-        some = ", ".join(map(str, indices[:_SHOWN])) + (", ..." if len(data) > _SHOWN else "")
-        raise RequestError(
-            f"The embedder {name} returned vectors with the indices {some}; expected each of 0 to "
-            f"{len(texts) - 1} once, as they say which text a vector is of."
-        )
-    found = [_numbers(data[places[at]].get("embedding")) for at in range(len(texts))]
-    vectors = as_vectors(found, len(texts), name)
-    for at in np.flatnonzero(~vectors.any(axis=1)).tolist():
-        if texts[at].strip():
-            raise RequestError(
-                f"The embedder {name} returned a vector of zeros for the text {excerpt(texts[at])}."
-            )
-    return vectors
-
-
-def excerpt(text: str) -> str:
-    """The first characters of a text, in quotes."""
-    return repr(text if len(text) <= 60 else f"{text[:57]}...")
-
-
-def _data(reply: str, name: str, url: object) -> list[dict[str, Any]]:
-    try:
-        body = json.loads(reply)
-    except (ValueError, RecursionError):
-        raise _unlike(name, url, f"no JSON but {short(reply)!r}") from None
-    if not isinstance(body, dict):
-        raise _unlike(name, url, f"{type_of(body)} of JSON in place of an object")
-    data = body.get("data")
-    if isinstance(data, list) and data and all(isinstance(one, dict) for one in data):
-        return data
-    said = next((body[key] for key in _OF_ERRORS if body.get(key)), None)
-    if said is None:
-        raise _unlike(name, url, f"no vectors but {short(reply)}")
-    said = said.get("message", said) if isinstance(said, dict) else said
-    raise NoVectorsError(
-        f"The embedder {name} failed. The server answered: {short(str(said)).rstrip('.')}."
-    )
-
-
-def _unlike(name: str, url: object, got: str) -> NoVectorsError:
-    return NoVectorsError(
-        f"The embedder {name} returned {got}. Check that {url} has embeddings of the OpenAI form; "
-        "base_url usually ends in /v1."
-    )
-
-
-def _numbers(embedding: object) -> object:
-    """Numbers in base64 as an array, others as they are."""
-    if not isinstance(embedding, str):
-        return embedding
-    try:
-        return np.frombuffer(base64.b64decode(embedding, validate=True), "<f4")
-    except ValueError:
-        return embedding
-
-
 _MOST_REFUSED = 10  # texts, until the others are not asked, either
 _TICK = 0.25  # seconds that a wait lasts at most: a signal may reach a thread that does not wait
 _TEXTS, _CHARACTERS = 256, 200_000  # of one request, at most
-
-
-class TooLargeError(RequestError):
-    """A request of several texts that may be served in parts, or of one that is too long."""
-
-
-Ask = Callable[[list[str]], Awaitable[Float32s]]
-
-
-def _in_requests(texts: Sequence[str]) -> Iterator[list[int]]:
-    """The places of texts for one request each."""
-    places: list[int] = []
-    size = 0
-    for at, text in enumerate(texts):
-        if places and (len(places) == _TEXTS or size + len(text) > _CHARACTERS):
-            yield places
-            places, size = [], 0
-        places.append(at)
-        size += len(text)
-    if places:
-        yield places
-
-
-@dataclass(slots=True)
-class EmbeddingRun:
-    """Texts on their way to vectors, in several requests at once."""
-
-    texts: Sequence[str]
-    opened: Callable[[], AbstractAsyncContextManager[Ask]]
-    """Gives what sends one request."""
-    refused_sizes: list[tuple[int, int]]
-    """(texts, characters) of requests that the server took in halves."""
-    concurrency: int
-    """Requests under way at once."""
-    problem: RelqueryError | None = None
-    """For which no further request is sent; those under way are waited for."""
-    refused: list[RelqueryError] = field(default_factory=list)
-    """Errors of single texts."""
-    _arrived: SimpleQueue[Part | None] = field(default_factory=SimpleQueue)
-    """None comes last."""
-    _error: Exception | None = None
-
-    def parts(self) -> Iterator[Part]:
-        """What arrives, as it does; then raises the first error. What has arrived when the user
-        interrupts it still comes.
-        """
-        interrupt: KeyboardInterrupt | None = None
-        stop = in_background(self._send_all())  # this thread may have a loop of its own
-        try:
-            is_over = False
-            while not is_over:
-                try:
-                    with suppress(Empty):
-                        while (part := self._arrived.get(timeout=_TICK)) is not None:
-                            yield part
-                        is_over = True
-                except KeyboardInterrupt as error:
-                    interrupt = error
-                    stop()
-        finally:
-            stop()
-        for problem in (interrupt, self._error, self.problem, *self.refused[:1]):
-            if problem is not None:
-                raise problem
-
-    async def _send_all(self) -> None:
-        free = asyncio.Semaphore(self.concurrency)
-
-        async def send(ask: Ask, places: list[int]) -> None:
-            async with free:
-                await self._send(ask, places)
-
-        try:
-            async with self.opened() as ask:
-                await asyncio.gather(*(send(ask, some) for some in _in_requests(self.texts)))
-        except Exception as error:
-            self._error = error
-        finally:
-            self._arrived.put(None)
-
-    async def _send(self, ask: Ask, places: list[int]) -> bool:
-        """Ask for some texts, in halves if they are too many. Returns whether all have vectors."""
-        if self.problem is not None or len(self.refused) >= _MOST_REFUSED:
-            return False
-        texts = [self.texts[at] for at in places]
-        count, size = len(texts), sum(map(len, texts))
-        if count > 1 and any(count >= one and size >= other for one, other in self.refused_sizes):
-            return await self._send_halves(ask, places)
-        try:
-            vectors = await ask(texts)
-        except TooLargeError as error:
-            if count == 1:
-                self.refused.append(error)
-                return False
-            is_taken = await self._send_halves(ask, places)
-            if is_taken:  # else it may be for a single text
-                self.refused_sizes.append((count, size))
-            return is_taken
-        except RelqueryError as error:
-            self.problem = self.problem or error
-            return False
-        self._arrived.put((places, vectors))
-        return True
-
-    async def _send_halves(self, ask: Ask, places: list[int]) -> bool:
-        middle = len(places) // 2
-        first = await self._send(ask, places[:middle])
-        return await self._send(ask, places[middle:]) and first
-
-
 # Of a request with too many texts, or with one that is too long.
 _TOO_LARGE = re.compile(
     r"batch|\binputs?\b.*\b(exceed|maximum|most|less|limit|many|large|long|length)"
@@ -225,6 +38,14 @@ _TOO_LARGE = re.compile(
     r"|context.?(length|window|size)",
     re.IGNORECASE | re.DOTALL,
 )
+
+
+class NoVectorsError(RequestError):
+    """Of a reply without a vector for each text, as servers give in passing."""
+
+
+class TooLargeError(RequestError):
+    """A request of several texts that may be served in parts, or of one that is too long."""
 
 
 class Endpoint(Embedder):
@@ -238,10 +59,11 @@ class Endpoint(Embedder):
     ) -> None:
         if dimensions is not None and (type(dimensions) is not int or dimensions < 1):
             raise ConfigError(f"dimensions is {dimensions!r}; it must be a whole number above 0.")
-        self._server = Server(model, config or ProviderConfig())
+        self.server = Server(model, config or ProviderConfig())
+        self.refused_sizes: list[tuple[int, int]] = []
+        """(texts, characters) of requests that the server took in halves."""
         self._dimensions = dimensions
-        self._refused_sizes: list[tuple[int, int]] = []
-        self._name = self._server.name + (f" dimensions={dimensions}" if dimensions else "")
+        self._name = self.server.name + (f" dimensions={dimensions}" if dimensions else "")
 
     @property
     def name(self) -> str:
@@ -260,19 +82,13 @@ class Endpoint(Embedder):
         A text that the server refuses does not keep the others from being embedded.
         """
         if texts:
-            most = self._server.config.max_concurrency
-            yield from EmbeddingRun(texts, self._opened, self._refused_sizes, most).parts()
+            yield from _Run(self, texts).parts()
 
-    @asynccontextmanager
-    async def _opened(self) -> AsyncIterator[Ask]:
-        async with aclosing(self._server.client()) as client:
-            yield partial(self._ask, client)
-
-    async def _ask(self, client: ProviderClient, texts: list[str]) -> Float32s:
+    async def ask(self, client: ProviderClient, texts: list[str]) -> Float32s:
         """(texts, dimensions). Raises ModelError, TooLargeError and RequestError."""
         # Endpoints refuse an empty text.
         body: dict[str, Any] = {
-            "model": self._server.model,
+            "model": self.server.model,
             "input": [text or " " for text in texts],
             "encoding_format": "base64",
         }
@@ -298,7 +114,7 @@ class Endpoint(Embedder):
 
     def _problem(self, error: ProviderError, texts: list[str], url: str) -> RelqueryError:
         said, status = error.words, error.status
-        if (why := reason_to_stop(error, url, self._server.provider.key)) is not None:
+        if (why := reason_to_stop(error, url, self.server.provider.key)) is not None:
             return ModelError(why)
         problem = f"The embedder {self.name} failed. {said}"
         if status != 413 and not (status in (400, 422) and _TOO_LARGE.search(said)):
@@ -306,6 +122,168 @@ class Endpoint(Embedder):
         if len(texts) > 1:
             return TooLargeError(problem)
         return TooLargeError(
-            f"{problem} It was asked for the text {excerpt(texts[0])}. Shorten the text; in SQL, "
+            f"{problem} It was asked for the text {_excerpt(texts[0])}. Shorten the text; in SQL, "
             "e.g. substring(column, 1, 2000)."
         )
+
+
+class _Run:
+    """Texts on their way to vectors, in several requests at once."""
+
+    def __init__(self, endpoint: Endpoint, texts: Sequence[str]) -> None:
+        self._endpoint, self._texts = endpoint, texts
+        self._problem: Exception | None = None
+        """For which no further request is sent; those under way are waited for."""
+        self._refused: list[RelqueryError] = []
+        """Errors of single texts."""
+        self._arrived: SimpleQueue[Part | None] = SimpleQueue()
+        """None comes last."""
+
+    def parts(self) -> Iterator[Part]:
+        """What arrives, as it does; then raises the first error. What has arrived when the user
+        interrupts it still comes.
+        """
+        interrupt: KeyboardInterrupt | None = None
+        stop = in_background(self._send_all())  # this thread may have a loop of its own
+        try:
+            is_over = False
+            while not is_over:
+                try:
+                    with suppress(Empty):
+                        while (part := self._arrived.get(timeout=_TICK)) is not None:
+                            yield part
+                        is_over = True
+                except KeyboardInterrupt as error:
+                    interrupt = error
+                    stop()
+        finally:
+            stop()
+        for problem in (interrupt, self._problem, *self._refused[:1]):
+            if problem is not None:
+                raise problem
+
+    async def _send_all(self) -> None:
+        server = self._endpoint.server
+        free = asyncio.Semaphore(server.config.max_concurrency)
+
+        async def send(client: ProviderClient, places: list[int]) -> None:
+            async with free:
+                await self._send(client, places)
+
+        try:
+            async with aclosing(server.client()) as client:
+                await asyncio.gather(*(send(client, some) for some in self._requests()))
+        except Exception as error:
+            self._problem = self._problem or error
+        finally:
+            self._arrived.put(None)
+
+    def _requests(self) -> Iterator[list[int]]:
+        """The places of texts for one request each."""
+        places: list[int] = []
+        size = 0
+        for at, text in enumerate(self._texts):
+            if places and (len(places) == _TEXTS or size + len(text) > _CHARACTERS):
+                yield places
+                places, size = [], 0
+            places.append(at)
+            size += len(text)
+        yield places
+
+    async def _send(self, client: ProviderClient, places: list[int]) -> bool:
+        """Ask for some texts, in halves if they are too many. Returns whether all have vectors."""
+        if self._problem is not None or len(self._refused) >= _MOST_REFUSED:
+            return False
+        texts = [self._texts[at] for at in places]
+        count, size, refused = len(texts), sum(map(len, texts)), self._endpoint.refused_sizes
+        if count > 1 and any(count >= one and size >= other for one, other in refused):
+            return await self._send_halves(client, places)
+        try:
+            vectors = await self._endpoint.ask(client, texts)
+        except TooLargeError as error:
+            if count == 1:
+                self._refused.append(error)
+                return False
+            is_taken = await self._send_halves(client, places)
+            if is_taken:  # else it may be for a single text
+                refused.append((count, size))
+            return is_taken
+        except RelqueryError as error:
+            self._problem = self._problem or error
+            return False
+        self._arrived.put((places, vectors))
+        return True
+
+    async def _send_halves(self, client: ProviderClient, places: list[int]) -> bool:
+        middle = len(places) // 2
+        first = await self._send(client, places[:middle])
+        return await self._send(client, places[middle:]) and first
+
+
+def to_vectors(reply: str, texts: Sequence[str], name: str, url: object) -> Float32s:
+    """(texts, dimensions), from the JSON text of a reply. Raises RequestError.
+
+    name: of the embedder. url: of the server.
+    """
+    data = _data(reply, name, url)
+    if len(data) != len(texts):
+        raise NoVectorsError(
+            f"The embedder {name} returned {len(data)} vectors for {len(texts)} texts."
+        )
+    indices = [one.get("index") for one in data]
+    places = {at: place for place, at in enumerate(indices) if type(at) is int}
+    if sorted(places) != list(range(len(texts))):
+        some = ", ".join(map(str, indices[:_SHOWN])) + (", ..." if len(data) > _SHOWN else "")
+        raise RequestError(
+            f"The embedder {name} returned vectors with the indices {some}; expected each of 0 to "
+            f"{len(texts) - 1} once, as they say which text a vector is of."
+        )
+    found = [_numbers(data[places[at]].get("embedding")) for at in range(len(texts))]
+    vectors = as_vectors(found, len(texts), name)
+    for at in np.flatnonzero(~vectors.any(axis=1)).tolist():
+        if texts[at].strip():
+            text = _excerpt(texts[at])
+            raise RequestError(
+                f"The embedder {name} returned a vector of zeros for the text {text}."
+            )
+    return vectors
+
+
+def _excerpt(text: str) -> str:
+    """The first characters of a text, in quotes."""
+    return repr(text if len(text) <= 60 else f"{text[:57]}...")
+
+
+def _data(reply: str, name: str, url: object) -> list[dict[str, Any]]:
+    """What a reply has for each text. Raises NoVectorsError."""
+    try:
+        body = json.loads(reply)
+    except (ValueError, RecursionError):
+        body, got = None, f"no JSON but {short(reply)!r}"
+    else:
+        got = f"{type_of(body)} of JSON in place of an object"
+    if isinstance(body, dict):
+        data = body.get("data")
+        if isinstance(data, list) and data and all(isinstance(one, dict) for one in data):
+            return data
+        said = next((body[key] for key in _OF_ERRORS if body.get(key)), None)
+        if said is not None:
+            said = said.get("message", said) if isinstance(said, dict) else said
+            raise NoVectorsError(
+                f"The embedder {name} failed. The server answered: {short(str(said)).rstrip('.')}."
+            )
+        got = f"no vectors but {short(reply)}"
+    raise NoVectorsError(
+        f"The embedder {name} returned {got}. Check that {url} has embeddings of the OpenAI form; "
+        "base_url usually ends in /v1."
+    )
+
+
+def _numbers(embedding: object) -> object:
+    """Numbers in base64 as an array, others as they are."""
+    if not isinstance(embedding, str):
+        return embedding
+    try:
+        return np.frombuffer(base64.b64decode(embedding, validate=True), "<f4")
+    except ValueError:
+        return embedding

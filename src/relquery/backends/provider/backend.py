@@ -110,7 +110,6 @@ class ProviderBackend(Backend):
         try:
             client = self._server.client(len(prompts))
             try:
-                await self._server.ask(client)
                 await self._ask(client, prompts, sampling, queue)
             finally:
                 await asyncio.shield(client.aclose())

@@ -4,30 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import InitVar, dataclass, field
 from itertools import cycle
 from random import Random
 from typing import Any
-from urllib.parse import quote
 
 import httpx2
 
 from relquery.backends.provider.failure_policy import TOO_LONG, backoff
 from relquery.backends.provider.providers import Access
-from relquery.backends.wires.anthropic import AnthropicMessages
 from relquery.backends.wires.errors import ProviderError, short, status_error
 from relquery.backends.wires.reply import Reply
 from relquery.backends.wires.wire import GARBLED, Wire
 from relquery.errors import ModelError
 
-_LOG = logging.getLogger(__name__)
 _JSON = {"Content-Type": "application/json"}
 _CONNECTIONS = 4  # of a pool, on average
-_ASK_SECONDS = 5.0
-"""For which a model's description is waited for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,21 +106,6 @@ class ProviderClient:
                 if tries > self.max_retries or not may_pass or (wait or 0.0) > TOO_LONG:
                     raise
                 await asyncio.sleep(backoff(tries, wait, Random()))
-
-    async def unsupported(self) -> set[str]:
-        """Settings that the API says the model does not take, by the names that they have in chat
-        completions; none if it does not tell, as OpenAI's.
-        """
-        if not isinstance(self.wire, AnthropicMessages):
-            return set()
-        try:
-            path = f"/v1/models/{quote(self.wire.model, safe='')}"
-            model = (await self._sent("GET", path, timeout=_ASK_SECONDS)).json()
-            is_taken = model["capabilities"]["structured_outputs"]["supported"]
-        except (ProviderError, *GARBLED) as error:  # the first requests will tell
-            _LOG.info("%s tells nothing of %s: %r", self.url, self.wire.model, error)
-            return set()
-        return set() if is_taken else {"response_format"}
 
     async def aclose(self) -> None:
         """Close the connections."""

@@ -18,7 +18,6 @@ from relquery.backends.provider.errors import (
     refused,
     unusable,
 )
-from relquery.backends.provider.limiter import OF_FORM
 from relquery.backends.provider.server import Server
 from relquery.backends.wires.errors import ProviderError
 from relquery.backends.wires.messages import Messages
@@ -29,7 +28,6 @@ from relquery.backends.wires.response_format import (
     is_wrapped,
     limit_of,
     says_in_words,
-    setting_of,
 )
 from relquery.errors import ModelError, SamplingWarning
 from relquery.prompt import Answer, Sampling
@@ -87,13 +85,10 @@ class RequestCodec:
             body["service_tier"] = tier
         return body
 
-    def is_known(self, body: dict[str, Any]) -> bool:
+    @property
+    def is_known(self) -> bool:
         """Whether the server takes such requests, as far as can be told."""
-        return self.server.facts is not None or self._settings(body) <= self.server.taken
-
-    def note_taken(self, body: dict[str, Any]) -> None:
-        """The server has read such a request, and refuses none of its settings."""
-        self.server.taken.update(self._settings(body))
+        return self.server.facts is not None or self.sampling in self.server.useful
 
     def learn(self, dropped: Dropped) -> None:
         """The server has taken a request without these."""
@@ -171,8 +166,3 @@ class RequestCodec:
         if answer.error is None:
             useful.add(self.sampling)
         return None if answer.error is None or self.sampling in useful else unusable(answer.error)
-
-    def _settings(self, body: dict[str, Any]) -> set[str]:
-        if self.sampling.told and not body.keys() & OF_FORM:
-            return set(body)
-        return {*body, setting_of(self.sampling)}

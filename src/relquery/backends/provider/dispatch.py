@@ -29,7 +29,7 @@ from relquery.prompt import Answer, Prompt
 _LOG = logging.getLogger("relquery")
 _LONG_SECONDS = 20.0
 """A wait for a limit that the user is told of."""
-_SCOUT_SECONDS = 1.0
+_FIRST_SECONDS = 1.0
 """How long others wait for the first request to a server of which nothing is known: one that
 refuses a setting says so before it computes."""
 _LOOK_SECONDS = 0.25  # between looks at what other threads change
@@ -62,7 +62,6 @@ class Ticket:
     need: Need
     held: float
     reserved: float
-    is_scout: bool
 
 
 @dataclass(slots=True)
@@ -77,9 +76,13 @@ class RequestGate:
     policy: FailurePolicy
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     _ended: asyncio.Event = field(default_factory=asyncio.Event)
-    _scouting_since: float | None = None
-    _open: int = 0
+    _first: float | None = None
+    """When the first request was sent."""
+    _is_read: bool = False
+    """Whether the server has taken one as it is."""
     _has_learnt: bool = False
+    """Whether a reply has told what calls take."""
+    _open: int = 0
 
     async def enter(self, messages: Messages, dropped: Dropped, *, is_ahead: bool) -> Ticket:
         """Wait until a request may be sent.
@@ -88,13 +91,13 @@ class RequestGate:
         for what it learns.
         """
         async with nullcontext() if is_ahead else self._lock:
-            settings, body = self._request(messages, dropped)
-            is_scout = is_ahead and self._scouting_since is not None
-            if not is_ahead and not self.codec.is_known(body):
-                is_scout = await self._scout(messages, dropped)
-                settings, body = self._request(messages, dropped)
-            while (seconds := self.policy.wait(now())) > 0 and not is_ahead:
-                await self._look(seconds)
+            if not is_ahead:
+                while self._open and not self._may_follow():
+                    await self._look(_LOOK_SECONDS)
+                while (seconds := self.policy.wait(now())) > 0:
+                    await self._look(seconds)
+            settings = dropped | self.codec.dropped
+            body = self.codec.body(messages, settings)
             content = encoded(body)
             need = Need.of(body, content)
             held = await self._hold(need)
@@ -110,7 +113,8 @@ class RequestGate:
                 self._open -= 1
                 raise
             self.policy.call_begins()
-            return Ticket(body, content, settings, need, held, reserved, is_scout)
+            self._first = now() if self._first is None else self._first
+            return Ticket(body, content, settings, need, held, reserved)
 
     def answered(self, ticket: Ticket, usage: Usage, headers: Headers) -> None:
         """A request has brought a reply."""
@@ -118,7 +122,7 @@ class RequestGate:
         self._has_learnt |= usage.prompt > 0 and usage.tells_output
         self._end(ticket, usage, headers)
         self.codec.reached = True
-        self._was_read(ticket)
+        self._was_read()
         self.shared.limiter.answered(now())
         self.shared.counter.used(usage)
 
@@ -132,48 +136,35 @@ class RequestGate:
             self.shared.budget.settle(ticket.held, None)
         else:
             self.shared.budget.refused(ticket.held)
-        self._end(ticket, None, error.headers, is_over=not is_sent_again)
+        self._end(ticket, None, error.headers)
         self.codec.reached |= error.status is not None or error.kind == "garbled"
         if error.is_refusal:
             self.shared.limiter.answered(now())
             if not is_sent_again:
-                self._was_read(ticket)
+                self._was_read()
 
     def cancelled(self, ticket: Ticket) -> None:
         """A request was given up: the server may have answered."""
         self.shared.budget.settle(ticket.held, None)
         self._end(ticket, None, {})
 
-    def _end(
-        self, ticket: Ticket, usage: Usage | None, headers: Headers, *, is_over: bool = True
-    ) -> None:
+    def _end(self, ticket: Ticket, usage: Usage | None, headers: Headers) -> None:
         self._open -= 1
         self.policy.call_ends()
         self.shared.limiter.settle(ticket.need, ticket.reserved, usage, headers, now())
-        if is_over and ticket.is_scout:
-            self._scouting_since = None
         self._ended.set()
 
-    def _was_read(self, ticket: Ticket) -> None:
+    def _was_read(self) -> None:
         self.policy.call_answered()
-        self.codec.note_taken(ticket.body)
+        self._is_read = True
 
-    def _request(self, messages: Messages, dropped: Dropped) -> tuple[Dropped, Json]:
-        """A request as the server takes it, as far as is known, and what it does without."""
-        dropped = dropped | self.codec.dropped
-        return dropped, self.codec.body(messages, dropped)
-
-    async def _scout(self, messages: Messages, dropped: Dropped) -> bool:
-        """Wait for what the first request of a kind tells; whether this one is the first."""
-        while not self.codec.is_known(self._request(messages, dropped)[1]):
-            if self._scouting_since is None:
-                self._scouting_since = now()
-                return True
-            left = self._scouting_since + _SCOUT_SECONDS - now()
-            if left <= 0:
-                break
-            await self._look(left)
-        return False
+    def _may_follow(self) -> bool:
+        """Whether a request may be sent while others are under way. The first one goes alone: its
+        reply tells what calls take, and which settings the server refuses."""
+        if self.shared.budget.is_of_tokens:
+            return self._has_learnt
+        is_late = self._first is not None and now() >= self._first + _FIRST_SECONDS
+        return self._is_read or self.codec.is_known or is_late
 
     def _tell(self, seconds: float) -> None:
         """Say, once, that a limit holds calls up for long."""
@@ -186,11 +177,7 @@ class RequestGate:
 
     async def _hold(self, need: Need) -> float:
         """What is set aside of the budget, once there is room for it. Raises BudgetError."""
-        budget = self.shared.budget
-        # The first call of a stage goes alone: its reply tells what calls take.
-        while (self._open and not self._has_learnt and budget.is_of_tokens) or (
-            held := budget.hold(need)
-        ) is None:
+        while (held := self.shared.budget.hold(need)) is None:
             await self._look(_LOOK_SECONDS)
         self._open += 1
         return held

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
-from threading import Event
 from typing import Any, Literal
 from uuid import uuid4
 
@@ -67,14 +66,10 @@ class Server:
     provider: Provider = OPENAI
     dropped: set[str] = field(default_factory=set)
     """Settings that requests do without, by the names that they have in chat completions."""
-    taken: set[str] = field(default_factory=set)
-    """Settings of requests that it took."""
     useful: set[Sampling] = field(default_factory=set)
     """Samplings with which some answer was of use."""
     told_labels: dict[Sampling, tuple[int, int]] = field(default_factory=dict)
     """By sampling, how many answers were labels that the prompt alone told, and how many not."""
-    asked: Event = field(default_factory=Event)
-    """Set once the API was asked about the model."""
     access: Access = field(init=False)
     at: str = field(init=False)
     """Its address without what all addresses have."""
@@ -148,12 +143,6 @@ class Server:
         config, wire = self.config, self.wire(rows)
         at_once = max(1, min(rows, config.max_concurrency))
         return ProviderClient(self.access, wire, config.timeout, config.max_retries, at_once)
-
-    async def ask(self, client: ProviderClient) -> None:
-        """Ask the API, once, what a model takes of which nothing is known."""
-        if self.facts is None and not self.asked.is_set():
-            self.asked.set()
-            self.dropped.update(await client.unsupported())
 
     def check(self, sampling: Sampling) -> None:
         """Raises ConfigError for what the API cannot be asked, ModelError without a key."""

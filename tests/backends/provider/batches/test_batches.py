@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
@@ -155,9 +156,12 @@ def test_what_ended_comes_though_other_batches_run(provider: Provider, tmp_path:
         assert heard == [0]
 
 
-@pytest.mark.parametrize("refuse", ["hang up", "hang up late"])
-def test_a_batch_whose_reply_is_lost_is_sent_once(refuse: str, ask: Ask) -> None:
-    with serving(echo, looks=1, refuse=refuse) as server:
+@pytest.mark.parametrize(
+    ("refuse", "behind"), [("hang up", 0), ("hang up late", 0), ("hang up late", 5 * 3600)]
+)
+def test_a_batch_whose_reply_is_lost_is_sent_once(refuse: str, behind: int, ask: Ask) -> None:
+    """However far the provider's clock is behind ours."""
+    with serving(echo, looks=1, refuse=refuse, clock=lambda: time.time() - behind) as server:
         assert texts_of(ask(server, "ab")) == ["<a>", "<b>"]
         assert len(server.batches) == 1
 

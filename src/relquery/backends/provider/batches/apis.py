@@ -4,11 +4,13 @@ Batches the requests go up in one body, and results come down in lines.
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from email.utils import parsedate_to_datetime
 from typing import Any, ClassVar, Literal
 
 from relquery.backends.provider.batches.jobs import Job
@@ -25,8 +27,8 @@ _ENDED = {
     "expired": "The batch has expired.",
     "cancelled": "The batch was cancelled.",
 }
-_SKEW_SECONDS = 600.0
-"""Between our clock and the provider's, at most."""
+_SKEW_SECONDS = 3_600.0
+"""Between the clock of a provider's replies and the one by which it dates batches, at most."""
 _PAGE = 100
 
 
@@ -108,9 +110,10 @@ class BatchApi(ABC):
         """Batches that may be a job's, the newest first."""
         asked: Json = {"limit": _PAGE}
         while True:
-            page = await self._call("GET", "", params=asked)
+            reply = await self.client.call("GET", self.path, params=asked)
+            page, begun = reply.json(), job.begun - _ahead(reply.headers.get("date"))
             for batch in page["data"]:
-                if _seconds(batch["created_at"]) < job.begun - _SKEW_SECONDS:
+                if _seconds(batch["created_at"]) < begun - _SKEW_SECONDS:
                     return
                 yield batch
             if not (page.get("has_more") and page["data"]):
@@ -226,6 +229,14 @@ def _read() -> Iterator[None]:
 
 def _done(counts: Json) -> int:
     return sum(counts[name] for name in ("succeeded", "errored", "canceled", "expired"))
+
+
+def _ahead(date: str | None) -> float:
+    """Seconds by which our clock is ahead of a server's. date: what a reply's header says."""
+    try:
+        return 0.0 if date is None else time.time() - parsedate_to_datetime(date).timestamp()
+    except ValueError:
+        return 0.0
 
 
 def _seconds(moment: float | str) -> float:
