@@ -138,8 +138,8 @@ ROOMS: dict[str, list[str]] = {
         "installed", "catalogue", "torch_runtime", "load", "simulated",
     ],
     "backends": [
-        "schemas", "base", "arguments", "tokenizer", "wires", "scoring", "local", "service",
-        "remote", "provider.spending", "provider.config", "provider.providers", "provider.errors",
+        "schemas", "base", "arguments", "tokenizer", "wires", "scoring", "local", "remote",
+        "provider.spending", "provider.config", "provider.providers", "provider.errors",
         "provider.failure_policy", "provider.client", "provider.server", "provider.limiter",
         "provider.budget", "provider.codec", "provider.dispatch", "provider",
     ],

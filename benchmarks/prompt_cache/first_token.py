@@ -156,7 +156,7 @@ def _timed(connection: Connection, text: str, *, evict: bool) -> float:
 
 def large_schema(backend: EmbeddedBackend, sizes: Sizes, seed: int) -> tuple[float, float]:
     """Seconds to read and lay out a schema of many modules, the first time and then again."""
-    writer = Writer(backend._model, seed)
+    writer = Writer(backend.model, seed)
     modules = [
         f"<module name='m{number}'>{writer.document(sizes.each)}</module>"
         for number in range(sizes.schema)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from relquery import native, span
     from relquery.backends.embedding.load import load_embedder
-    from relquery.backends.scoring import Scores, fit_temperature
-    from relquery.backends.service.service import Engine, Job
+    from relquery.backends.local.service import Engine, Job
+    from relquery.backends.scoring import Scores
     from relquery.cascade.cascade import CascadeResult, run_cascade
     from relquery.connection import Connection, connect
     from relquery.demo.files import table_path as demo_table
@@ -45,10 +45,9 @@ if TYPE_CHECKING:
 _HOMES = {
     "connect": "relquery.connection:connect",
     "Connection": "relquery.connection:Connection",
-    "Engine": "relquery.backends.service.service:Engine",
-    "Job": "relquery.backends.service.service:Job",
+    "Engine": "relquery.backends.local.service:Engine",
+    "Job": "relquery.backends.local.service:Job",
     "Scores": "relquery.backends.scoring:Scores",
-    "fit_temperature": "relquery.backends.scoring:fit_temperature",
     "run_cascade": "relquery.cascade.cascade:run_cascade",
     "CascadeResult": "relquery.cascade.cascade:CascadeResult",
     "evaluate": "relquery.evaluation.evaluate:evaluate",
@@ -110,7 +109,6 @@ __all__ = [
     "connect",
     "demo_table",
     "evaluate",
-    "fit_temperature",
     "frame",
     "load_embedder",
     "native",

@@ -20,7 +20,7 @@ from benchmarks.stock import stock_network
 from relquery.backends.local.embedded import EmbeddedBackend
 from relquery.backends.local.labels import SCORED_UNASKED, Labels
 from relquery.backends.local.open import load_backend
-from relquery.backends.service.service import Engine
+from relquery.backends.local.service import Engine
 from relquery.demo.files import model_path
 from relquery.engine.cost import LinearCost
 from relquery.engine.requests.labels import Normalization
@@ -102,7 +102,7 @@ def stock_logs(backend: EmbeddedBackend, text: str, label: str) -> torch.Tensor:
     prompt = np.concatenate([part for part in chain.parts if isinstance(part, np.ndarray)])
     tokens = [*prompt.tolist(), *backend._renderer.encode(label)]
     with torch.inference_mode():
-        logits: torch.Tensor = stock(backend._model.name)(torch.tensor([tokens])).logits[0]
+        logits: torch.Tensor = stock(backend.model.name)(torch.tensor([tokens])).logits[0]
     return logits[len(prompt) - 1 : -1].double()
 
 
@@ -224,7 +224,7 @@ def test_what_is_sampled_large_or_free_or_has_no_room_is_decoded(backend: Embedd
 
 
 def test_many_labels_are_scored_on_demand(backend: EmbeddedBackend, steps: Any) -> None:
-    tokens = Labels(backend._renderer, backend._model.end, MANY).to_score("branch").tokens
+    tokens = Labels(backend._renderer, backend.model.end, MANY).to_score("branch").tokens
     assert tokens > SCORED_UNASKED
     (scores,) = backend.score(["x"], labels=MANY)
     assert fsum(scores.probabilities.values()) == pytest.approx(1)
@@ -276,41 +276,12 @@ def test_a_label_that_another_continues_has_no_probability_without_an_end_token(
     assert found.to_score("joint").log_probabilities([[-3.0]]) == (-inf, 0.0)
 
 
-@pytest.mark.parametrize("normalization", ["joint", "branch"])
-def test_a_temperature_evens_out_and_a_content_free_prompt_is_itself_without_preference(
-    engine: Engine, normalization: Normalization
-) -> None:
-    options: dict[str, Any] = {"labels": ["Yes", "No"], "normalization": normalization}
-    (plain,) = engine.score(["x"], **options)
-    (even,) = engine.score(["x"], **options, temperature=3.0)
-    ratio = [one.log_probabilities["Yes"] - one.log_probabilities["No"] for one in (plain, even)]
-    assert ratio[1] == pytest.approx(ratio[0] / 3, abs=1e-5)
-    options["labels"] = LABELS
-    prior, other = engine.score(["N/A", "x"], **options, prior="N/A")
-    assert list(prior.probabilities.values()) == pytest.approx([1 / len(LABELS)] * len(LABELS))
-    assert max(other.probabilities.values()) > 1 / len(LABELS) + 1e-4
-    assert engine.score(["x"], **options, prior=["N/A", (Span(""), Span("-"))])[0].error is None
-
-
-def test_a_prior_by_label_is_divided_out_in_any_unit(engine: Engine) -> None:
-    (plain,) = engine.score(["x"], labels=["Yes", "No"])
-    for prior in ({"Yes": 0.9, "No": 0.1}, {"No": 1, "Yes": 9}):
-        (found,) = engine.score(["x"], labels=["Yes", "No"], prior=prior)
-        yes, no = plain.probabilities.values()
-        assert found.probabilities["Yes"] == pytest.approx(yes / 9 / (yes / 9 + no), abs=1e-5)
-
-
 def test_what_cannot_be_scored_is_refused_at_the_call(engine: Engine) -> None:
-    long, infinite = {"prior": "y" * 300}, {"temperature": inf}
     settings: dict[str, Any] = {"prompts": ["x"], "labels": ["Yes", "No"]}
-    for options, message in [
-        *cases(__file__, "refused"),
-        (infinite, "temperature is inf"),
-        (long, "Prompt 0 of prior cannot be scored"),
-    ]:
+    for options, message in cases(__file__, "refused"):
         with pytest.raises(ConfigError, match=message):
             engine.score(**(settings | options))
-        engine._worker.call(lambda: check_empty(engine._worker._backend), None)
+        engine._worker.call(lambda: check_empty(engine._worker.engine), None)
     closed = Engine(MODEL, cost=COST, cache_tokens=512)
     closed.close()
     with pytest.raises(ConfigError, match="closed"):
@@ -321,5 +292,5 @@ def test_an_error_in_a_step_is_raised(engine: Engine) -> None:
     broken = patch.object(NativeExecutor, "execute", side_effect=OverflowError("no memory"))
     with broken, pytest.raises(OverflowError, match="no memory"):
         engine.score(PROMPTS, labels=LABELS)
-    engine._worker.call(lambda: check_empty(engine._worker._backend), None)
+    engine._worker.call(lambda: check_empty(engine._worker.engine), None)
     assert engine.score(["x"], labels=LABELS)[0].error is None

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tokenizers import Tokenizer
 from transformers import AutoTokenizer
 
-from relquery.backends.tokenizer import Encode, load_tokenizer
+from relquery.backends.tokenizer import load_tokenizer
 from relquery.demo.files import model_path
 from relquery.errors import ModelError
 
@@ -29,17 +26,6 @@ def test_ids_are_those_of_transformers_without_special_tokens(stock: Any) -> Non
     texts = [*TEXTS, *(f"{token} in a text" for token in stock.all_special_tokens)]
     expected = stock(texts, add_special_tokens=False, split_special_tokens=True)["input_ids"]
     assert load_tokenizer("demo")(texts) == expected
-
-
-@cache
-def demo() -> Encode:
-    return load_tokenizer("demo")
-
-
-@given(st.lists(st.text(alphabet=st.characters(exclude_categories=["Cs"]))))
-def test_each_text_is_encoded_by_itself(texts: list[str]) -> None:
-    encode = demo()
-    assert encode(texts) == [encode([text])[0] for text in texts]
 
 
 def test_a_folder_and_a_file_give_the_same_tokenizer(tmp_path: Path) -> None:

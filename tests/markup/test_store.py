@@ -256,9 +256,9 @@ def test_modules_that_are_evicted_while_a_request_waits_are_computed_again() -> 
         con.register(SCHEMA, prepare=True)
         backend = cast(EmbeddedBackend, con.backend)
         prompt, _ = con.schemas.lower(PROMPT)
-        batch = backend.submit([prompt], Sampling(max_tokens=6))
+        stream = backend.answer([prompt], Sampling(max_tokens=6))
         backend.engine.pool.evict(backend.engine.pool.total)
-        answers = [each for each in backend.batches.serve(batch) if each is not None]
+        answers = list(stream)
         assert [answer.text for _, answer in answers] == [expected.text]
         assert answers[0][1].cached_tokens == 0
 

@@ -21,6 +21,7 @@ from relquery.model.networks.random import train_tokenizer
 from relquery.model.text.tokenizer import Tokenizer
 from relquery.prompt import Answer, Finish, Prompt, Role, Sampling, Span
 from relquery.tools import HERMES, CallForm, Function, Tools, ToolUse, read_calls
+from tests.backends.local.collected import Collected
 from tests.model.text.test_render import TEXTS, metaspace
 from tests.model.text.test_tool_template import FORMS
 from tests.model.text.tool_templates import ENDS, SPECIAL, TEMPLATES
@@ -131,11 +132,9 @@ def test_with_none_there_is_no_call(name: str) -> None:
 def test_streamed_pieces_show_the_tags_that_the_whole_answer_has() -> None:
     backend = backend_of("hermes", has_tags=True)
     sampling = Sampling(max_tokens=200, temperature=1.0, seed=2, tools=ToolUse(TOOLS, "required"))
-    batch = backend.submit([prompt(0)], sampling, streamed=True)
-    while batch.open:
-        backend.batches.step()
-    ((_, answer),) = batch.kept.answers
-    assert "".join(piece.text for _, piece in batch.kept.pieces) == answer.text
+    job = Collected(backend, [prompt(0)], sampling, streamed=True)
+    answer = job.finish()[0]
+    assert "".join(piece.text for _, piece in job.pieces) == answer.text
     assert (answer.text or "").startswith('<tool_call>\n{"name": "')
 
 

@@ -14,9 +14,9 @@ from queue import SimpleQueue
 from typing import Any
 from unittest.mock import patch
 
+from relquery.backends.local.host import Facts
 from relquery.backends.remote import link, process
 from relquery.backends.remote.process import Command, receive, send
-from relquery.backends.service.client import Facts
 from relquery.serve import run, serving
 from relquery.serve.logs import QUIET, JsonLines
 from relquery.serve.serving import Listener
@@ -49,7 +49,7 @@ class EngineThread:
         with suppress(EOFError, OSError), pipe:
             outbox = _Outbox(pipe)
             if (worker := process.opened(outbox, model, options)) is not None:
-                process.Desk(worker, outbox).serve(pipe)
+                process.Desk(worker, outbox.put).serve(pipe)
                 worker.stop()
 
     def await_ready(self) -> Facts:

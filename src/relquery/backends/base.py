@@ -58,8 +58,12 @@ class SpanState:
 class Insight:
     """What an engine of ours tells without computing an answer, and no server does.
 
-    This one knows nothing: its methods give None.
+    This one knows nothing: it is asked nothing, and its methods give None.
     """
+
+    def ask(self, question: str, *given: Any) -> Any:
+        """What an engine tells between two of its steps; None where there is no engine."""
+        del question, given
 
     def one_pass(self, sampling: Sampling) -> bool | None:
         """Whether an answer takes no forward pass beside those of its prompt.
@@ -67,13 +71,13 @@ class Insight:
         One that is only compared with some texts may take more where it begins like one of them,
         but in other tokens than the tokenizer gives for that text.
         """
-        del sampling
-        return None
+        found: bool | None = self.ask("one_pass", sampling)
+        return found
 
     def prompt_tokens(self, prompts: Sequence[Prompt], sampling: Sampling) -> list[int] | None:
         """Tokens of each prompt as it would be sent; 0 for one that would be refused."""
-        del prompts, sampling
-        return None
+        found: list[int] | None = self.ask("prompt_tokens", list(prompts), sampling)
+        return found
 
     def predict(
         self, prompt_tokens: Sequence[int], sampling: Sampling, cached: int = 0
@@ -82,8 +86,8 @@ class Insight:
 
         prompt_tokens: of each prompt. cached: how many of all of them the cache serves.
         """
-        del prompt_tokens, sampling, cached
-        return None
+        found: float | None = self.ask("predict", prompt_tokens, sampling, cached)
+        return found
 
     def runs(self, prompt: Prompt) -> list[TokenIds] | None:
         """Token ids of a prompt's own text with its template: before, between and after its
@@ -91,20 +95,16 @@ class Insight:
 
         Raises RequestError for a prompt that cannot be rendered.
         """
-        del prompt
-        return None
+        found: list[TokenIds] | None = self.ask("runs", prompt)
+        return found
 
     def inspect(self, prompt: Prompt) -> tuple[SpanState, ...] | None:
         """The pieces of a prompt in order, and how much of each the cache would serve now.
 
         Raises RequestError for a prompt that cannot be rendered.
         """
-        del prompt
-        return None
-
-    def token_bytes(self) -> int | None:
-        """Bytes that the states of one token take in the cache."""
-        return None
+        found: tuple[SpanState, ...] | None = self.ask("inspect", prompt)
+        return found
 
     def prepare(self, prompts: Sequence[Prompt]) -> None:
         """Compute the states of prompts, so that later prompts with the same spans find them.

@@ -14,8 +14,8 @@ from prometheus_client import (
     generate_latest,
 )
 
+from relquery.backends.local.state import EngineState
 from relquery.backends.remote.link import Tally
-from relquery.backends.service.state import EngineState
 from relquery.engine.requests.relquery import Latency
 from relquery.prompt import Answer, Finish
 

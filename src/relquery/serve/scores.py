@@ -11,7 +11,6 @@ from typing import Annotated, Any, ClassVar
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
-from relquery.backends.scoring import corrected
 from relquery.engine.requests.labels import Normalization
 from relquery.errors import ConfigError
 from relquery.prompt import Answer, Prompt, Role, Sampling, Span
@@ -30,7 +29,7 @@ Messages = Annotated[list[ChatMessage], Field(min_length=1)]
 class ScoreBody(Body):
     """Prompts, each a user's message, or one chat; and labels to be weighed.
 
-    normalization, temperature: see relquery.Engine.score.
+    normalization: see relquery.Engine.score.
     """
 
     model_config = example({"model": "demo", "prompts": ["Is tea good?"], "labels": ["yes", "no"]})
@@ -39,7 +38,6 @@ class ScoreBody(Body):
     messages: Messages | None = None
     labels: Annotated[list[Label], Field(min_length=1)]
     normalization: Normalization = "joint"
-    temperature: Annotated[float, Field(gt=0, lt=inf)] = 1.0
     relquery: Declared | None = None
 
     @property
@@ -84,16 +82,16 @@ async def score(body: ScoreBody, scope: Scope) -> ScoreList:
     answers = await stream.answers(scope.receive)
     return ScoreList(
         model=body.model,
-        data=[_scored(at, each, body.temperature) for at, each in enumerate(answers)],
+        data=[_scored(at, each) for at, each in enumerate(answers)],
         usage=usage_of(replace(each, output_tokens=0) for each in answers),
     )
 
 
-def _scored(at: int, answer: Answer, temperature: float) -> ScoreObject:
+def _scored(at: int, answer: Answer) -> ScoreObject:
     """Raises HttpError for an answer that could not be served."""
     finish_of(answer)
     assert answer.scores is not None, "it was not scored"
-    logs = corrected(answer.scores, None, temperature)
+    logs = answer.scores
     return ScoreObject(
         index=at,
         best=max(logs, key=logs.__getitem__),

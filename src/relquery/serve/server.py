@@ -16,11 +16,10 @@ from starlette.types import Receive
 
 import relquery.engine.requests.declared as engine
 from relquery.backends.local.asking import Piece
-from relquery.backends.local.batches import Sink
+from relquery.backends.local.host import Facts, Sink, Submission
+from relquery.backends.local.state import EngineState, together
 from relquery.backends.remote.link import Link
 from relquery.backends.remote.process import Replied
-from relquery.backends.service.client import Facts, Submission
-from relquery.backends.service.state import EngineState, together
 from relquery.engine.requests.relquery import Latency
 from relquery.errors import ConfigError
 from relquery.prompt import Answer, Finish, Prompt, Sampling, TokenLogprob
@@ -43,7 +42,7 @@ class EngineHandle:
         self._spelt: dict[int, bytes] = {}
 
     async def ask(self, question: str, *given: Any) -> Any:
-        """See Serving.ask; no thread waits for the reply."""
+        """See EngineHost.ask; no thread waits for the reply."""
         bell = _Bell()
         number = self.link.post(bell, question, *given)
         if number is None:

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.staticfiles import StaticFiles
 
-from relquery.backends.service.state import EngineState, OpenQuery
+from relquery.backends.local.state import EngineState, OpenQuery
 from relquery.serve.errors import HttpError, Json
 from relquery.serve.server import Scope, Server
 

@@ -13,7 +13,7 @@ import pytest
 from relquery.backends.arguments import split_adapter
 from relquery.backends.base import Backend
 from relquery.backends.local.open import load_backend
-from relquery.backends.service.service import Engine
+from relquery.backends.local.service import Engine
 from relquery.connection import connect
 from relquery.errors import ConfigError, ModelError
 from relquery.model.networks.random import RandomSpec, RandomWeights

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import sys
@@ -19,12 +18,12 @@ from tokenizers.normalizers import Lowercase
 from relquery.backends.local.embedded import EmbeddedBackend
 from relquery.backends.local.open import load_backend
 from relquery.config import EngineConfig
-from relquery.connection import connect
 from relquery.engine.cost import Fit, LinearCost
 from relquery.engine.machines import SERVED, write_machine
 from relquery.errors import ConfigError, MissingExtraError, ModelError, RequestError
 from relquery.model.networks.random import byte_tokenizer
 from relquery.prompt import Answer, Finish, Prompt, Reuse, Role, Sampling, Span
+from tests.backends.local.collected import Collected
 
 MODEL = "random:layers=2,hidden=64,heads=2,context=256,seed=3"
 
@@ -195,10 +194,10 @@ def test_two_relqueries_at_once_each_get_their_own_answers(backend: EmbeddedBack
 
 def test_closing_the_iterator_cancels_what_is_open(backend: EmbeddedBackend) -> None:
     stream = backend.answer([prompt(f"c{n}") for n in range(9)], Sampling(max_tokens=50))
-    stream.close()  # type: ignore[attr-defined]
+    stream.close()
     stream = backend.answer([prompt("x"), prompt("y" * 400)], Sampling(max_tokens=50))
     next(stream)
-    stream.close()  # type: ignore[attr-defined]
+    stream.close()
     assert not backend.engine.waiting
     assert not backend.engine.running
     backend.engine.pool.check()
@@ -214,19 +213,19 @@ def test_closing_the_backend_cancels_what_is_open() -> None:
 
 
 def test_what_is_submitted_is_served_by_steps_that_others_take(backend: EmbeddedBackend) -> None:
-    first = backend.submit([prompt("a"), prompt("y" * 400)], Sampling(max_tokens=3), "ann", 7.0)
-    second = backend.submit([prompt("b")], Sampling(max_tokens=50))
-    assert first.relquery is not None
-    assert (first.relquery.tenant, first.relquery.arrival) == ("ann", 7.0)
-    assert [index for index, _ in first.kept.answers] == [1]
-    assert len(first.open) == len(second.open) == 1
+    asked = [prompt("a"), prompt("y" * 400)]
+    first = Collected(backend, asked, Sampling(max_tokens=3), 7.0, tenant="ann")
+    second = Collected(backend, [prompt("b")], Sampling(max_tokens=50))
+    assert first.batch is not None
+    assert first.batch.relquery is not None
+    assert (first.batch.relquery.tenant, first.batch.relquery.arrival) == ("ann", 7.0)
+    assert [index for index, _ in first.answers] == [1]
     for _ in range(3):
         backend.batches.step()
-    assert not first.open
-    assert [index for index, _ in first.kept.answers] == [1, 0]
-    backend.batches.cancel(second)
-    backend.batches.cancel(first)
-    ((index, answer),) = second.kept.answers
+    assert not first.is_open
+    assert [index for index, _ in first.answers] == [1, 0]
+    assert (backend.cancel(second), backend.cancel(first)) == (True, False)
+    ((index, answer),) = second.answers
     assert (index, answer.finish, answer.text) == (0, Finish.CANCELLED, None)
     assert answer.output_tokens == 3
     assert not backend.engine.relqueries
@@ -271,19 +270,6 @@ def test_costs_that_another_model_was_measured_with_are_told(tmp_path: Path) -> 
         load_backend(MODEL, cost=str(path))
 
 
-def test_a_query_gives_the_same_rows_with_the_cache_on_and_off() -> None:
-    rows = {"a": [f"long common text {n // 5}" for n in range(30)], "b": list(range(30))}
-    query = "SELECT b, LLM('Good?', a, b, labels := ['Yes', 'No', 'Maybe']) FROM t ORDER BY b"
-    results = []
-    for caching in (True, False):
-        with connect(MODEL.replace("256", "512"), prefix_caching=caching, ledger=None) as con:
-            con.register("t", rows)
-            result = con.sql(query)
-            assert (result.report.cached_tokens > 0) is caching
-            results.append(result.fetchall())
-    assert results[0] == results[1]
-
-
 @pytest.mark.parametrize(
     ("model", "options", "error", "said"),
     [
@@ -321,12 +307,12 @@ def test_seconds_are_predicted_from_what_the_cache_lacks() -> None:
     cost = LinearCost(1e-3, 0.01, 2e-3, 0.02)
     costly = load_backend(MODEL, cache_tokens=1024, max_num_batched_tokens=16, cost=cost)
     question = prompt("word " * 20)
-    tokens = sum(piece.tokens for piece in costly.inspect(question))
+    tokens = sum(piece.tokens for piece in costly.inspect(question) or ())
     steps = -(-tokens // 16)
     expected = tokens * 1e-3 + steps * 0.01 + 4 * (2e-3 + 0.02)
     assert costly.predict([tokens], Sampling(max_tokens=5)) == pytest.approx(expected)
     list(costly.answer([question], Sampling(max_tokens=1)))
-    cached = sum(piece.cached for piece in costly.inspect(question))
+    cached = sum(piece.cached for piece in costly.inspect(question) or ())
     assert cached > tokens // 2
     assert costly.predict([tokens], Sampling(max_tokens=1), cached) == pytest.approx(
         (tokens - cached) * 1e-3 + -(-(tokens - cached) // 16) * 0.01
@@ -334,23 +320,6 @@ def test_seconds_are_predicted_from_what_the_cache_lacks() -> None:
     costly.close()
     with closing(load_backend(MODEL, policy="fcfs")) as unmeasured:
         assert unmeasured.predict([3], Sampling()) is None
-
-
-def test_labels_are_scored_on_demand_however_long_they_are(backend: EmbeddedBackend) -> None:
-    labels = tuple(f"all labels begin like this, and {word}" for word in ("good", "bad", "neither"))
-    (plain,) = ask(backend, ["x"], labels=labels)
-    assert plain.scores is None
-    (scored,) = ask(backend, ["x"], labels=labels, scored=True)
-    assert (scored.text, scored.output_tokens) == (plain.text, plain.output_tokens)
-    assert scored.scores is not None
-    assert set(scored.scores) == set(labels)
-    assert sum(map(math.exp, scored.scores.values())) == pytest.approx(1)
-
-
-def test_labels_that_cannot_be_scored_are_refused_at_once(backend: EmbeddedBackend) -> None:
-    same = patch.object(type(backend._renderer), "encode", return_value=(65,))
-    with same, pytest.raises(ConfigError, match="are the same tokens"):
-        backend.check(Sampling(labels=("a", "b"), scored=True))
 
 
 def test_a_prompt_far_beyond_the_context_is_refused_before_it_is_cut_into_tokens() -> None:

@@ -20,6 +20,7 @@ from relquery.engine.step.answer import failed
 from relquery.model import sampler
 from relquery.model.grammar import SchemaMatcher
 from relquery.prompt import Answer, Finish, Sampling, Span
+from tests.backends.local.collected import Collected
 
 SCHEMA = '{"type": "object", "properties": {"a": {"type": "string", "maxLength": 20}}}'
 KINDS = {
@@ -68,16 +69,15 @@ def ask(
     opened = {}
     for kind, sampled in KINDS.items():
         prompts = [(Span(f"{kind}, number {number}: "),) for number in range(COUNT)]
-        batch = opened[kind] = backend.submit(prompts, sampled, streamed=True)
-        for request, number in batch.open.items():
-            begun((kind, number), batch, request)
-    while any(batch.open for batch in opened.values()):
+        job = opened[kind] = Collected(backend, prompts, sampled, streamed=True)
+        assert job.batch is not None
+        for request, number in job.batch.open.items():
+            begun((kind, number), job.batch, request)
+    while any(job.is_open for job in opened.values()):
         backend.batches.step()
     backend.engine.pool.check()
     assert backend.engine.pool.held == 0
-    return {
-        (kind, at): answer for kind, batch in opened.items() for at, answer in batch.kept.answers
-    }
+    return {(kind, at): answer for kind, job in opened.items() for at, answer in job.answers}
 
 
 def break_at(
@@ -159,9 +159,8 @@ def test_a_prompt_that_cannot_be_submitted_is_refused_alone(backend: EmbeddedBac
         real(request)
 
     with patch.object(Request, "begin", begin):
-        batch = backend.submit([(Span(text),) for text in ("one", "x" * 60, "three")], Sampling(2))
-        while batch.open:
-            backend.batches.step()
-    ended = {at: answer.finish for at, answer in batch.kept.answers}
+        prompts = [(Span(text),) for text in ("one", "x" * 60, "three")]
+        answers = Collected(backend, prompts, Sampling(2)).finish()
+    ended = {at: answer.finish for at, answer in answers.items()}
     assert ended == {0: Finish.LENGTH, 1: Finish.ERROR, 2: Finish.LENGTH}
-    assert failed(BrokenError()) in (dict(batch.kept.answers)[1].error or "")
+    assert failed(BrokenError()) in (answers[1].error or "")

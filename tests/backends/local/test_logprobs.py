@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
@@ -11,7 +10,6 @@ import pytest
 
 from relquery.backends.local.embedded import EmbeddedBackend
 from relquery.backends.local.open import load_backend
-from relquery.backends.service.service import Engine
 from relquery.prompt import Answer, Compared, Finish, Reuse, Sampling, Span
 from tests.schemas import STRUCT
 
@@ -110,16 +108,3 @@ def test_states_of_spans_give_the_same_values(backend: EmbeddedBackend) -> None:
             [token for token, _ in other.top],
         )
         assert one.logprob == pytest.approx(other.logprob, abs=1e-5)
-
-
-def test_an_engine_gives_them_to_who_asks_and_they_can_be_sent_to_another_process() -> None:
-    with Engine(MODEL, cache_tokens=2048, policy="fcfs") as engine:
-        jobs = [
-            engine.submit(["One.", "Two."], max_tokens=5, logprobs=count) for count in (2, None)
-        ]
-        asked, bare = (job.result(60) for job in jobs)
-    assert [each.text for each in asked] == [each.text for each in bare]
-    assert [each.logprobs for each in bare] == [None, None]
-    for answer in asked:
-        check(answer, 2)
-        assert pickle.loads(pickle.dumps(answer)) == answer

@@ -14,10 +14,10 @@ import pytest
 
 from relquery.backends.local.embedded import EmbeddedBackend
 from relquery.backends.local.open import load_backend
+from relquery.backends.local.service import Engine
 from relquery.backends.schemas import closed
-from relquery.backends.service.service import Engine
 from relquery.errors import ConfigError
-from relquery.prompt import Answer, Compared, Finish, Sampling, Span
+from relquery.prompt import Answer, Finish, Sampling, Span
 from tests.schemas import STRUCT, as_text, bounded
 
 MODEL = "random:layers=2,hidden=64,heads=2,context=2048"
@@ -81,14 +81,6 @@ def test_an_answer_that_is_too_long_is_cut_with_an_error(backend: EmbeddedBacken
     assert (answer.text or "").startswith('{"name":"')
     assert answer.finish is Finish.LENGTH
     assert "Raise max_tokens" in (answer.error or "")
-
-
-def test_a_comparison_reads_the_whole_answer_under_a_schema(backend: EmbeddedBackend) -> None:
-    sampling = Sampling(max_tokens=200, schema=STRUCT)
-    prompt = [(Span("Row 1."),)]
-    ((_, whole),) = backend.answer(prompt, sampling)
-    ((_, compared),) = backend.answer(prompt, Compared.by(sampling, ("Yes",)))
-    assert (compared.text, compared.finish) == (whole.text, Finish.STOP)
 
 
 def test_a_schema_that_cannot_be_followed_is_refused_at_once(backend: EmbeddedBackend) -> None:

@@ -13,6 +13,7 @@ from relquery.backends.local.asking import Begun, Piece, TextStream
 from relquery.backends.local.embedded import EmbeddedBackend
 from relquery.backends.local.open import load_backend
 from relquery.prompt import Answer, Finish, Sampling, Span
+from tests.backends.local.collected import Collected
 
 SCHEMA = '{"type": "object", "properties": {"a": {"type": "string", "maxLength": 20}}}'
 
@@ -27,14 +28,9 @@ def streamed(
     backend: EmbeddedBackend, count: int, sampling: Sampling
 ) -> tuple[dict[int, list[Piece]], dict[int, Answer]]:
     prompts = [(Span(f"Number {at} says: "),) for at in range(count)]
-    batch = backend.submit(prompts, sampling, streamed=True)
-    pieces: dict[int, list[Piece]] = {at: [] for at in range(count)}
-    while batch.open:
-        backend.batches.step()
-        for at, piece in batch.kept.pieces:
-            pieces[at].append(piece)
-        batch.kept.pieces.clear()
-    return pieces, dict(batch.kept.answers)
+    job = Collected(backend, prompts, sampling, streamed=True)
+    answers = job.finish()
+    return {at: [each for of, each in job.pieces if of == at] for at in range(count)}, answers
 
 
 def check_joined(pieces: dict[int, list[Piece]], answers: dict[int, Answer]) -> None:
@@ -75,11 +71,12 @@ def test_answers_under_a_schema_come_in_pieces_and_a_label_whole(backend: Embedd
 
 
 def test_a_cancelled_batch_gives_no_more_pieces(backend: EmbeddedBackend) -> None:
-    batch = backend.submit([(Span("Go on: "),)], Sampling(200), streamed=True)
+    job = Collected(backend, [(Span("Go on: "),)], Sampling(200), streamed=True)
     backend.batches.step()
-    backend.batches.cancel(batch)
-    assert [answer.finish for _, answer in batch.kept.answers] == [Finish.CANCELLED]
-    assert not batch.streams
+    assert job.batch is not None
+    assert backend.cancel(job)
+    assert [answer.finish for _, answer in job.answers] == [Finish.CANCELLED]
+    assert not job.batch.streams
 
 
 @given(

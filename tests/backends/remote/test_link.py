@@ -14,9 +14,10 @@ import pytest
 from benchmarks.standin.server import until
 from relquery import errors
 from relquery.backends.local.asking import Piece
+from relquery.backends.local.client import EngineClient, Job
+from relquery.backends.local.host import Submission
+from relquery.backends.local.service import Engine
 from relquery.backends.remote.link import Link
-from relquery.backends.service.client import EngineClient, Job, Submission
-from relquery.backends.service.service import Engine
 from relquery.errors import ConfigError, EngineEndedError, RelqueryError
 from relquery.prompt import Finish, Prompt, Sampling, Span
 

@@ -24,7 +24,7 @@ def post(server: Running, **body: Any) -> httpx.Response:
 @pytest.mark.parametrize("normalization", ["joint", "branch"])
 def test_scores_are_those_of_the_engine(server: Running, normalization: Any) -> None:
     labels = ["Yes", "No"]
-    given: Any = {"labels": labels, "normalization": normalization, "temperature": 2.0}
+    given: Any = {"labels": labels, "normalization": normalization}
     found = post(server, prompts=REVIEWS, **given).json()
     with rq.Engine("demo") as engine:
         scores = engine.score(REVIEWS, **given)

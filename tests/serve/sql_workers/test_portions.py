@@ -11,8 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from relquery.backends.local.batches import Sink
-from relquery.backends.service.client import Packed, Submission
+from relquery.backends.local.host import Packed, Sink, Submission
 from relquery.engine.requests.declared import Declared
 from relquery.engine.requests.relquery import Latency
 from relquery.prompt import Answer, Finish, Prompt, Sampling, Span
@@ -44,9 +43,6 @@ class StandIn:
 
     def cancel(self, sink: Sink) -> bool:
         return sink in self.open
-
-    def forecast(self, sink: Sink) -> float:
-        return float(list(self.open).index(sink))
 
     def ask(self, question: str, prompts: Sequence[Prompt], sampling: Sampling) -> list[int]:
         self.counts.append(len(prompts))
@@ -95,7 +91,7 @@ def begun(
 @pytest.mark.parametrize("which", [0, -1])
 def test_few_prompts_are_open_and_each_has_its_answer(link: StandIn, which: int) -> None:
     engine, heard = begun(link)
-    assert (len(link.open), engine.forecast(heard)) == (4, 0.0)
+    assert len(link.open) == 4
     while link.open:
         assert not heard.ends
         link.answer(which)
@@ -104,7 +100,7 @@ def test_few_prompts_are_open_and_each_has_its_answer(link: StandIn, which: int)
         at: str(at) for at in range(len(PROMPTS))
     }
     assert heard.ends == [(Latency(1, 2, 3), None)]
-    assert (engine.forecast(heard), engine.cancel(heard)) == (0.0, False)
+    assert not engine.cancel(heard)
 
 
 def test_what_breaks_a_portion_breaks_the_job(link: StandIn) -> None:

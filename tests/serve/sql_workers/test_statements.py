@@ -11,8 +11,8 @@ from typing import Any, cast
 
 import pytest
 
+from relquery.backends.local.host import Facts
 from relquery.backends.remote.process import Replied, Told, receive, send
-from relquery.backends.service.client import Facts
 from relquery.errors import CancelledError, ConfigError
 from relquery.serve.errors import HttpError
 from relquery.serve.server import RequestScope

@@ -2,52 +2,20 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Protocol
 
-from relquery.backends.local.asking import Asking, Piece, TextStream, cancelled, ended
+from relquery.backends.local.asking import Asking, TextStream, cancelled, ended
+from relquery.backends.local.host import Sink, Submission
 from relquery.engine.loop import Loop
-from relquery.engine.requests.declared import NOTHING, Declared
+from relquery.engine.requests.declared import NOTHING
 from relquery.engine.requests.pieces import Chain
 from relquery.engine.requests.relquery import Latency, RelQuery
 from relquery.engine.requests.request import Request
 from relquery.engine.step.answer import failed
 from relquery.errors import DeadlineError, RequestError
 from relquery.prompt import Answer, Finish
-
-
-class Sink(Protocol):
-    """Where a job's answers go. The engine's thread calls it, in this order; it must not wait, and
-    raises nothing."""
-
-    def piece(self, index: int, piece: Piece) -> None:
-        """A part of an answer has been drawn; only for jobs that are streamed."""
-
-    def add(self, index: int, answer: Answer) -> None:
-        """An answer has come."""
-
-    def end(self, latency: Latency | None, error: BaseException | None = None) -> None:
-        """No more answers come. error: what broke the job."""
-
-
-class Kept:
-    """A Sink from which the one who runs the steps takes answers and pieces out."""
-
-    def __init__(self) -> None:
-        self.answers: deque[tuple[int, Answer]] = deque()
-        self.pieces: deque[tuple[int, Piece]] = deque()
-
-    def piece(self, index: int, piece: Piece) -> None:
-        self.pieces.append((index, piece))
-
-    def add(self, index: int, answer: Answer) -> None:
-        self.answers.append((index, answer))
-
-    def end(self, latency: Latency | None, error: BaseException | None = None) -> None:
-        """See Sink."""
 
 
 @dataclass(slots=True, eq=False)
@@ -66,12 +34,6 @@ class Batch:
     started: float | None = None
     prefilled: float | None = None
     ended: float | None = None
-
-    @property
-    def kept(self) -> Kept:
-        """What came of a batch that was submitted without a sink."""
-        assert isinstance(self.sink, Kept)
-        return self.sink
 
     @property
     def latency(self) -> Latency | None:
@@ -107,23 +69,20 @@ class Batches:
         self,
         asking: Asking,
         prompts: Iterable[Chain | RequestError],
-        tenant: str = "",
+        submission: Submission,
+        sink: Sink,
         arrival: float | None = None,
-        streamed: bool = False,
-        declared: Declared | None = None,
-        sink: Sink | None = None,
-    ) -> Batch:
-        """Queue all prompts as one relQuery; `step` then serves them. Runs no step itself.
+    ) -> None:
+        """Queue a job's prompts as one relQuery; `step` then serves them. Runs no step itself.
 
-        A prompt that cannot be served has its answer, with an error, at once. tenant, arrival: see
-        Loop.submit. streamed: give the answers piece by piece, too. declared: what the client says
-        about the relQuery, which may already be known by its id. sink: where answers go; None to
-        have them kept. It hears nothing if this raises. Raises DeadlineError if the deadline cannot
-        be met.
+        A prompt that cannot be served has its answer, with an error, at once. arrival: see
+        Loop.submit. The sink hears nothing if this raises. Raises DeadlineError if the deadline
+        that the client declares cannot be met.
         """
-        batch, group = Batch(asking, Kept() if sink is None else sink), next(self._groups)
-        declared, refused = declared or NOTHING, list[tuple[int, Answer]]()
-        if streamed:
+        batch, group = Batch(asking, sink), next(self._groups)
+        tenant, declared = submission.tenant, submission.declared or NOTHING
+        refused = list[tuple[int, Answer]]()
+        if submission.streamed:
             batch.streams = {}
             self._streaming[batch] = None
 
@@ -145,7 +104,6 @@ class Batches:
         for each in refused:
             batch.sink.add(*each)
         self._forget_ended(batch)
-        return batch
 
     def step(self) -> None:
         """Run one step of the engine, and give the answers that it gave to their batches' sinks.
@@ -157,24 +115,19 @@ class Batches:
         for batch in list(self._streaming):
             self._spell(batch)
 
-    def serve(self, batch: Batch) -> Iterator[tuple[int, Answer] | None]:
-        """None at first, then a batch's answers; steps are run as need be.
+    def forecast(self, sink: Sink) -> float | None:
+        """Seconds until the last answer of a job's relQuery; 0 if the job is not open. See
+        Loop.forecast."""
+        batch = self.jobs.get(sink)
+        if batch is None or batch.relquery is None:
+            return 0.0
+        return self._engine.forecast(batch.relquery.id)
 
-        Closing the iterator cancels what is open, once the first item has been taken.
-        """
-        try:
-            yield None
-            answers = batch.kept.answers
-            while batch.open or answers:
-                while answers:
-                    yield answers.popleft()
-                if batch.open:
-                    self.step()
-        finally:
-            self.cancel(batch)
-
-    def cancel(self, batch: Batch) -> None:
-        """End a batch's open requests; they have answers that say so. For an ended one nothing."""
+    def cancel(self, sink: Sink) -> bool:
+        """End a job's open requests; they have answers that say so. False if there are none."""
+        batch = self.jobs.get(sink)
+        if batch is None:
+            return False
         for request in list(batch.open):
             self._engine.cancel(request)
             del self._open[request]
@@ -182,6 +135,7 @@ class Batches:
         if batch.streams is not None:
             batch.streams.clear()
         self._forget_ended(batch)
+        return True
 
     def fail(self, error: BaseException) -> None:
         """End all open batches with an error; those that are submitted later are served."""
@@ -198,8 +152,8 @@ class Batches:
 
     def close(self) -> None:
         """Cancel all that is open, and let go of the engine."""
-        for batch in list(self.jobs.values()):
-            self.cancel(batch)
+        for sink in list(self.jobs):
+            self.cancel(sink)
         del self._engine
 
     def _withdraw(self, batch: Batch) -> None:

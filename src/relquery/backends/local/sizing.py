@@ -41,9 +41,8 @@ _UNITS = {"": 1} | {
 class Sizing:
     """How a budget is used, in bytes.
 
-    step: of the largest step. cache: of the KV cache. max_input, plain: tokens of the longest
-    prompt whose answer is one pass, labels of LABEL_TOKENS after it included, and of the longest if
-    all its states were kept and none of its computation was cut. bound: what max_input is bound by.
+    step: of the largest step. cache: of the KV cache. max_input: tokens of the longest prompt whose
+    answer is one pass, labels of LABEL_TOKENS after it included. bound: what it is bound by.
     config: with these sizes. runs_in: the forward pass, see ServedModel.
     """
 
@@ -52,7 +51,6 @@ class Sizing:
     step: int
     cache: int
     max_input: int
-    plain: int
     bound: str
     config: EngineConfig
     runs_in: str = ""
@@ -62,8 +60,7 @@ class Sizing:
         return (
             f"{shown(self.memory)}: weights {shown(self.weights)}, the largest step "
             f"{shown(self.step)}, KV cache {cached}. A prompt whose answer is one forward pass may "
-            f"have {self.max_input:,} tokens, {self.bound}; with all its states kept, and computed "
-            f"at once, {self.plain:,} would fit."
+            f"have {self.max_input:,} tokens, {self.bound}."
             + (f" It is computed by {self.runs_in.removesuffix('.')}." if self.runs_in else "")
         )
 
@@ -127,14 +124,12 @@ def share_out(
         blocks = (free - step) // (footprint.cached_token * config.block_size)
         config = replace(config, cache_tokens=max(1, blocks) * config.block_size)
     by_chunks = min(context, config.cache_tokens // config.block_size * config.block_size - 1)
-    plain_fixed, plain_token = _plain_line(footprint)
     return Sizing(
         memory=memory,
         weights=footprint.weights,
         step=step,
         cache=config.cache_tokens * footprint.cached_token,
         max_input=max(wanted, by_chunks),
-        plain=min(context, max(0, int((free - plain_fixed) / plain_token))),
         bound=_bound(wanted, by_chunks, context, max_input),
         config=replace(config, max_input=wanted or None),
     )
@@ -154,18 +149,7 @@ def _line(footprint: Footprint, slices: int) -> tuple[float, float]:
 
     high = min(4 * longest_slice(slices), footprint.context)
     low = max(1, high // 2)
-    return _through(
-        low, footprint.one_prompt(low, slices), high, footprint.one_prompt(high, slices)
-    )
-
-
-def _plain_line(footprint: Footprint) -> tuple[float, float]:
-    high = min(512, footprint.context)
-    low = max(1, high // 2)
-    return _through(low, footprint.kept_prompt(low, low), high, footprint.kept_prompt(high, high))
-
-
-def _through(low: int, at_low: int, high: int, at_high: int) -> tuple[float, float]:
+    at_low, at_high = footprint.one_prompt(low, slices), footprint.one_prompt(high, slices)
     per_token = max(1.0, (at_high - at_low) / max(1, high - low))
     return max(0.0, at_high - per_token * high), per_token
 

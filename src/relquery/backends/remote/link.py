@@ -14,7 +14,7 @@ from itertools import count
 from queue import SimpleQueue
 from typing import Any, Protocol, TypeVar
 
-from relquery.backends.local.batches import Sink
+from relquery.backends.local.host import CLOSED, TICK, Facts, Packed, Sink, Submission, heard
 from relquery.backends.remote.process import (
     Ask,
     Command,
@@ -24,7 +24,6 @@ from relquery.backends.remote.process import (
     Submit,
     Told,
 )
-from relquery.backends.service.client import CLOSED, TICK, Facts, Packed, Submission, heard
 from relquery.engine.executor import Clock, RealClock
 from relquery.errors import ConfigError, EngineEndedError
 from relquery.prompt import Answer, Finish
@@ -60,87 +59,14 @@ class Tally:
         self.output += answer.output_tokens
 
 
-class _Open:
-    """Who waits for what was asked, by number: sinks of jobs, and bells. Any thread may use it.
-
-    tally: what jobs were answered.
-    """
-
-    def __init__(self) -> None:
-        self.tally = Tally()
-        self.jobs: dict[Sink, int] = {}
-        self._numbers = count(1)
-        self._waiting: dict[int, Any] = {}
-        self._lock = threading.Lock()
-
-    def begin(self, sink: Sink) -> int:
-        """A number for a new job."""
-        with self._lock:
-            self.jobs[sink] = number = next(self._numbers)
-            self._waiting[number] = sink
-        return number
-
-    def expect(self, bell: Bell) -> int:
-        """A number for a new question. bell: gets the reply."""
-        with self._lock:
-            number = next(self._numbers)
-            self._waiting[number] = bell
-        return number
-
-    def end(self, number: int | None) -> Any:
-        """Who waited; nothing more comes. None if that is known."""
-        with self._lock:
-            found = None if number is None else self._waiting.pop(number, None)
-            if found is not None:
-                self.jobs.pop(found, None)
-        return found
-
-    def wants(self, command: Command) -> bool:
-        """Whether a command's job or question has not ended with the process it was meant for."""
-        return isinstance(command, Stop) or not command[0] or command[0] in self._waiting
-
-    def hand_out(self, events: Sequence[Told]) -> None:
-        """Tell the sinks what has come of their jobs."""
-        for number, method, given in events:
-            if method == "add":
-                self.tally.add(given[1])
-            sink = self.end(number) if method == "end" else self._waiting.get(number)
-            if sink is not None:
-                getattr(sink, method)(*given)
-
-    def reply(self, reply: Replied) -> None:
-        """Hand out a reply."""
-        bell = self._waiting.get(reply.reply)
-        if bell is not None:
-            bell.put(reply)
-
-    def endings(self, error: BaseException) -> list[Told]:
-        """Events that end all jobs that are open now."""
-        with self._lock:
-            return [_ended(number, error) for number in self.jobs.values()]
-
-    def refuse_questions(self, error: BaseException) -> None:
-        """Answer all questions with an error."""
-        with self._lock:
-            numbers = self._waiting.keys() - self.jobs.values()
-        for number in numbers:
-            self.reply(Replied(number, None, error))
-
-
-def _cancel(number: int) -> Ask:
-    return Ask(0, "cancel", (number,))
-
-
-def _ended(number: int, error: BaseException) -> Told:
-    return Told(number, "end", (None, error))
-
-
 class Link:
-    """An engine in a process of its own. See Serving; any thread may use it.
+    """An engine in a process of its own. See EngineHost; any thread may use it.
 
     When the process dies, what it was asked ends with EngineEndedError, and another one is started.
 
-    facts: of the model. starts: how often the process was started. ready: whether it has its model.
+    facts: of the model. starts: how often the process was started. tally: what was answered, over
+    all processes. hop: has an event loop call a function. Sinks then hear of events there;
+    otherwise on a thread of the link.
     """
 
     def __init__(
@@ -148,23 +74,23 @@ class Link:
         model: str,
         options: Mapping[str, Any],
         *,
-        hop: Callable[[Callable[[], None]], object] | None = None,
         prepare: Callable[[], None] | None = None,
         process: EngineProcess | None = None,
     ) -> None:
         """Start the process and wait until it has the model. Raises what loading it raises.
 
         prepare: see EngineProcess. process: the first one, if it runs already.
-        hop: has an event loop call a function. Sinks then hear of events there; otherwise on a
-        thread of the link.
         """
         self.clock: Clock = RealClock()
         self.closed = False
-        self.hop = hop
-        self._open = _Open()
+        self.hop: Callable[[Callable[[], None]], object] | None = None
+        self.tally = Tally()
+        self._jobs: dict[Sink, int] = {}
+        self._waiting: dict[int, Any] = {}  # sinks of jobs, and bells of questions, by number
+        self._numbers = count(1)
+        self._lock = threading.RLock()
         self._up = threading.Event()
         self._outgoing: SimpleQueue[Command | None] = SimpleQueue()
-        self._lock = threading.Lock()
         self._start = partial(EngineProcess, model, dict(options), prepare)
         self._process, self.starts = process or self._start(), 1
         self.facts: Facts = self._process.await_ready()
@@ -189,12 +115,7 @@ class Link:
     @property
     def open(self) -> int:
         """Jobs that have not ended."""
-        return len(self._open.jobs)
-
-    @property
-    def tally(self) -> Tally:
-        """What was answered, over all processes."""
-        return self._open.tally
+        return len(self._jobs)
 
     def submit(self, submission: Submission, sink: Sink) -> bool:
         whole = submission
@@ -203,29 +124,23 @@ class Link:
             whole = replace(submission, prompts=list(submission.prompts))
         with self._lock:
             if not self.closed:
-                self._outgoing.put(Submit(self._open.begin(sink), whole))
+                number = self._jobs[sink] = self._expect(sink)
+                self._outgoing.put(Submit(number, whole))
             return not self.closed
 
     def cancel(self, sink: Sink) -> bool:
-        number = self._open.jobs.get(sink)
-        return number is not None and bool(self._wait(False, "cancel", number))
+        number = self._jobs.get(sink)
+        return number is not None and bool(self._asked(False, "cancel", number))
 
     def drop(self, sink: Sink) -> None:
         """Cancel a job of which nobody wants to hear any more. Does not wait."""
-        number = self._open.jobs.get(sink)
-        if number is not None and self._open.end(number) is not None:
+        number = self._jobs.get(sink)
+        if number is not None and self.forget(number) is not None:
             self._outgoing.put(_cancel(number))
-
-    def forecast(self, sink: Sink) -> float | None:
-        number = self._open.jobs.get(sink)
-        if number is None:
-            return 0.0
-        found: float | None = self._wait(0.0, "forecast", number)
-        return found
 
     def ask(self, question: str, *given: Any) -> Any:
         closed = object()
-        found = self._wait(closed, question, *given)
+        found = self._asked(closed, question, *given)
         if found is closed:
             raise ConfigError(CLOSED)
         return found
@@ -241,23 +156,27 @@ class Link:
         with self._lock:
             if self.closed:
                 return None
-            number = self._open.expect(bell)
+            number = self._expect(bell)
             self._outgoing.put(Ask(number, question, given))
         return number
 
-    def forget(self, number: int) -> None:
-        """Nobody waits for a reply any more."""
-        self._open.end(number)
+    def forget(self, number: int) -> Any:
+        """Nothing more comes under a number; gives who waited, or None if that is known."""
+        with self._lock:
+            found = self._waiting.pop(number, None)
+            if found is not None:
+                self._jobs.pop(found, None)
+        return found
 
     def abandon(self, error: BaseException) -> None:
         """End all jobs with an error; those that come later are served."""
-        endings = self._open.endings(error)
+        endings = self._endings(error)
         for each in endings:
             self._outgoing.put(_cancel(each.number))
         self._pass_on(endings)
 
     def stop(self, patience: float = STOPPING) -> None:
-        """See Serving. A process that does not end is killed.
+        """End the process, which cancels what is open; it is killed if it does not end by itself.
 
         patience: seconds that it has for the step that runs.
         """
@@ -276,7 +195,14 @@ class Link:
         self._process.join()
         self._process.close()
 
-    def _wait(self, otherwise: T, question: str, *given: Any) -> Any | T:
+    def _expect(self, waiting: Any) -> int:
+        """A number for a job or a question. waiting: a sink, or a bell."""
+        with self._lock:
+            number = next(self._numbers)
+            self._waiting[number] = waiting
+        return number
+
+    def _asked(self, otherwise: T, question: str, *given: Any) -> Any | T:
         bell: SimpleQueue[Replied] = SimpleQueue()
         number = self.post(bell, question, *given)
         if number is None:
@@ -284,10 +210,17 @@ class Link:
         try:
             told = self.hear(bell, None)
         finally:
-            self._open.end(number)
+            self.forget(number)
         if told.error is not None:
             raise told.error
         return told.value
+
+    def _endings(self, error: BaseException) -> list[Told]:
+        """Events that end all jobs that are open now."""
+        with self._lock:
+            return [_ended(number, error) for number in self._jobs.values()]
+
+    # What follows runs on the threads of the link.
 
     def _write(self) -> None:
         """Send commands, all that are there at once.
@@ -307,37 +240,37 @@ class Link:
                 return
             self._up.wait()
             with suppress(OSError):  # the process has died: the reader sees to what was asked
-                self._send(
-                    [each for each in commands if each is not None and self._open.wants(each)]
-                )
+                self._send([each for each in commands if each is not None and self._wants(each)])
+
+    def _wants(self, command: Command) -> bool:
+        """Whether a command's job or question has not ended with the process it was meant for."""
+        return isinstance(command, Stop) or not command[0] or command[0] in self._waiting
 
     def _send(self, commands: Sequence[Command]) -> None:
         """Send commands; one that cannot be pickled is refused alone. Raises OSError."""
         try:
             self._process.send(commands)
-            return
         except OSError:
             raise
         except Exception as error:
-            if len(commands) == 1:
-                self._refuse(commands[0], error)
+            if len(commands) > 1:
+                for command in commands:
+                    self._send([command])
                 return
-        for command in commands:
-            self._send([command])
-
-    def _refuse(self, command: Command, error: Exception) -> None:
-        match command:
-            case Submit(number):
-                self._pass_on([_ended(number, error)])
-            case Ask(reply):
-                self._open.reply(Replied(reply, None, error))
+            match commands[0]:
+                case Submit(number):
+                    self._pass_on([_ended(number, error)])
+                case Ask(reply):
+                    self._reply(Replied(reply, None, error))
 
     def _read(self) -> None:
         """Hand out events; start the process again when it dies, until the link is closed."""
         failures = 0
         while True:
             had_model = self._up.is_set()
-            self._hand_out_all()
+            with suppress(EOFError, OSError):
+                while True:
+                    self._hand_out(self._process.receive())
             self._up.clear()  # from here on commands are for the next process
             error = self._end_all(self._process.join())
             failures = 0 if had_model else failures + 1
@@ -353,24 +286,33 @@ class Link:
         while not self.closed and time.monotonic() < end:
             time.sleep(TICK)
 
-    def _hand_out_all(self) -> None:
-        while True:
-            try:
-                events = self._process.receive()
-            except (EOFError, OSError):
-                return
-            for each in events:
-                if isinstance(each, Replied):
-                    self._open.reply(each)
-            if told := [each for each in events if isinstance(each, Told)]:
-                self._pass_on(told)
+    def _hand_out(self, events: Sequence[Any]) -> None:
+        for each in events:
+            if isinstance(each, Replied):
+                self._reply(each)
+        if told := [each for each in events if isinstance(each, Told)]:
+            self._pass_on(told)
+
+    def _reply(self, reply: Replied) -> None:
+        bell = self._waiting.get(reply.reply)
+        if bell is not None:
+            bell.put(reply)
 
     def _pass_on(self, events: Sequence[Told]) -> None:
         if self.hop is None:
-            self._open.hand_out(events)
+            self._tell(events)
         else:
             with suppress(RuntimeError):  # the event loop is closed, so nobody listens
-                self.hop(lambda: self._open.hand_out(events))
+                self.hop(lambda: self._tell(events))
+
+    def _tell(self, events: Sequence[Told]) -> None:
+        """Tell the sinks what has come of their jobs."""
+        for number, method, given in events:
+            if method == "add":
+                self.tally.add(given[1])
+            sink = self.forget(number) if method == "end" else self._waiting.get(number)
+            if sink is not None:
+                getattr(sink, method)(*given)
 
     def _end_all(self, how: str) -> EngineEndedError:
         """End what the process was asked. how: it ended."""
@@ -379,8 +321,11 @@ class Link:
             if self.closed
             else f"The engine's process ended{how}. Ask again."
         )
-        self._pass_on(self._open.endings(error))
-        self._open.refuse_questions(error)
+        self._pass_on(self._endings(error))
+        with self._lock:
+            questions = self._waiting.keys() - self._jobs.values()
+        for number in questions:
+            self._reply(Replied(number, None, error))
         return error
 
     def _restart(self) -> None:
@@ -394,3 +339,11 @@ class Link:
             _LOG.error("the engine cannot be started again: %s", error)
         else:
             self._up.set()
+
+
+def _cancel(number: int) -> Ask:
+    return Ask(0, "cancel", (number,))
+
+
+def _ended(number: int, error: BaseException) -> Told:
+    return Told(number, "end", (None, error))

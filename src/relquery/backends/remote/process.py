@@ -18,14 +18,13 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from relquery.backends.local.asking import Piece
-from relquery.backends.local.batches import Sink
-from relquery.backends.service.client import Facts, Submission
+from relquery.backends.local.host import EngineControl, Facts, Sink, Submission
 from relquery.engine.requests.relquery import Latency
 from relquery.errors import ModelError
 from relquery.prompt import Answer
 
 if TYPE_CHECKING:
-    from relquery.backends.service.worker import Worker
+    from relquery.backends.local.worker import Worker
 
 YOUNG = 10_000
 """New objects after which the garbage collector looks at the youngest; Python's own is 700."""
@@ -39,7 +38,7 @@ class Submit(NamedTuple):
 
 
 class Ask(NamedTuple):
-    """A question to the backend, see QUESTIONS, or "cancel" or "forecast" with a job's number."""
+    """A question to the backend, see QUESTIONS, or "cancel" with a job's number."""
 
     reply: int
     """The number under which it is replied to; 0 if nobody wants to know."""
@@ -201,7 +200,7 @@ def host(
         worker = opened(outbox, model, options)
         if worker is not None:
             settle()
-            Desk(worker, outbox).serve(pipe)
+            Desk(worker, outbox.put).serve(pipe)
             worker.stop()
     except (EOFError, OSError):
         pass  # nobody is left to be told
@@ -230,12 +229,12 @@ def _end_with_parent() -> None:
 def opened(outbox: Outbox, model: str, options: Mapping[str, Any]) -> Worker | None:
     """An engine with its model, of which the asker is told; None if it cannot be opened."""
     from relquery.backends.local.open import load_backend
-    from relquery.backends.service.worker import QUESTIONS, Worker
+    from relquery.backends.local.worker import Worker
 
     try:
         backend = load_backend(model, **options)
         backend.reserve()  # a service that lacks memory should say so now
-        ready = Replied(0, QUESTIONS["facts"](backend))
+        ready = Replied(0, backend.facts)
     except Exception as error:
         backend, ready = None, Replied(0, None, error)
     outbox.put(ready)
@@ -271,27 +270,15 @@ class Outbox:
 class Hosting(Protocol):
     """What answers commands: an engine's Worker, or who stands between it and an asker."""
 
+    @property
+    def engine(self) -> EngineControl:
+        """The engine as the thread sees it which runs what is posted."""
+
     def submit(self, submission: Submission, sink: Sink) -> object:
-        """See Serving."""
+        """See EngineHost."""
 
     def post(self, command: Callable[[], object]) -> object:
-        """Have the thread that answers what follows run a command."""
-
-    def end(self, sink: Sink) -> bool:
-        """See Serving.cancel."""
-
-    def foresee(self, sink: Sink) -> float | None:
-        """See Serving.forecast."""
-
-    def told(self, question: str, given: Sequence[Any]) -> Any:
-        """See Serving.ask."""
-
-
-class Outgoing(Protocol):
-    """Where events go."""
-
-    def put(self, event: Event) -> None:
-        """Have an event sent soon."""
+        """Have that thread run a command."""
 
 
 class _Sent:
@@ -301,23 +288,24 @@ class _Sent:
         self._desk, self._number = desk, number
 
     def piece(self, index: int, piece: Piece) -> None:
-        self._desk.outbox.put(Told(self._number, "piece", (index, piece)))
+        self._desk.put(Told(self._number, "piece", (index, piece)))
 
     def add(self, index: int, answer: Answer) -> None:
-        self._desk.outbox.put(Told(self._number, "add", (index, answer)))
+        self._desk.put(Told(self._number, "add", (index, answer)))
 
     def end(self, latency: Latency | None, error: BaseException | None = None) -> None:
-        self._desk.outbox.put(Told(self._number, "end", (latency, error)))
+        self._desk.put(Told(self._number, "end", (latency, error)))
         self._desk.jobs.pop(self._number, None)
 
 
 class Desk:
-    """Passes commands on to who answers them. jobs: those that are open, by number."""
+    """Passes commands on to who answers them. put: has an event sent soon. jobs: those that are
+    open, by number."""
 
-    def __init__(self, worker: Hosting, outbox: Outgoing) -> None:
-        self.outbox = outbox
+    def __init__(self, hosting: Hosting, put: Callable[[Event], object]) -> None:
+        self.put = put
         self.jobs: dict[int, Sink] = {}
-        self._worker = worker
+        self._hosting = hosting
 
     def serve(self, pipe: Connection) -> None:
         """Take commands until one says to stop. Raises EOFError when the asker is gone."""
@@ -332,9 +320,9 @@ class Desk:
         match command:
             case Submit(number, submission):
                 sink = self.jobs[number] = _Sent(self, number)
-                self._worker.submit(submission, sink)
+                self._hosting.submit(submission, sink)
             case Ask():
-                self._worker.post(partial(self._reply, command))
+                self._hosting.post(partial(self._reply, command))
 
     def _reply(self, asked: Ask) -> None:
         try:
@@ -342,12 +330,13 @@ class Desk:
         except Exception as error:
             found = Replied(asked.reply, None, error)
         if asked.reply:
-            self.outbox.put(found)
+            self.put(found)
 
     def _told(self, question: str, given: tuple[Any, ...]) -> Any:
-        if question not in ("cancel", "forecast"):
-            return self._worker.told(question, given)
-        # For a job that has ended, a sink that the engine does not know.
+        engine = self._hosting.engine
+        if question != "cancel":
+            return engine.ask(question, *given)
+        # A job that has ended is one that the engine does not know.
         (number,) = given
-        sink = self.jobs.get(number) or _Sent(self, number)
-        return self._worker.end(sink) if question == "cancel" else self._worker.foresee(sink)
+        sink = self.jobs.get(number)
+        return sink is not None and engine.cancel(sink)

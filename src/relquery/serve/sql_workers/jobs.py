@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from relquery.backends.service.client import EngineClient
+from relquery.backends.local.client import EngineClient
 from relquery.connection import Connection
 from relquery.errors import QueryError
 from relquery.ir.nodes import Bag, Node, Seq
@@ -113,7 +113,7 @@ def _run(job: Statement, desk: Desk) -> None:
         connection = replace(connection, ledger=None)
     if job.options.get("record") and isinstance(asked := connection.backend, EngineClient):
         who = asked.tenant, asked.declared, asked.adapter
-        connection = replace(connection, backend=_Recorded(asked.serving, asked.facts, *who))
+        connection = replace(connection, backend=_Recorded(asked.host, asked.facts, *who))
     if job.max_calls is not None:
         _check_calls(job, connection, job.max_calls)
     progress = _Progress(desk.tell) if job.form == "stream" else False

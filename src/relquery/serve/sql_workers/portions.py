@@ -13,9 +13,8 @@ from threading import Lock
 from typing import Any, TypeVar
 
 from relquery.backends.local.asking import Piece
-from relquery.backends.local.batches import Sink
+from relquery.backends.local.host import Packed, Sink, Submission
 from relquery.backends.remote.link import Link
-from relquery.backends.service.client import Packed, Submission
 from relquery.engine.requests.relquery import Latency
 from relquery.prompt import Answer, Finish
 from relquery.serve.errors import bad_request
@@ -29,7 +28,7 @@ MOST = 500
 
 class PortionedEngine:
     """An engine that is sent at most `window` prompts of a job at once, and `most` in all. See
-    Serving; any thread may use it.
+    EngineHost; any thread may use it.
 
     link: to whoever passes them on.
     """
@@ -43,7 +42,7 @@ class PortionedEngine:
         self._lock = Lock()
 
     def submit(self, submission: Submission, sink: Sink) -> bool:
-        """See Serving. Raises HttpError for more prompts than the statement may ask."""
+        """See EngineHost. Raises HttpError for more prompts than the statement may ask."""
         size = len(submission.prompts)
         with self._lock:
             self._asked += size
@@ -71,18 +70,12 @@ class PortionedEngine:
             self._rows = 0
 
     def cancel(self, sink: Sink) -> bool:
-        """See Serving."""
+        """See EngineHost."""
         job = self._jobs.get(sink)
         return job is not None and job.cancel()
 
-    def forecast(self, sink: Sink) -> float | None:
-        """See Serving. Of all portions: they belong to one relQuery."""
-        job = self._jobs.get(sink)
-        part = None if job is None else job.first
-        return 0.0 if part is None else self._link.forecast(part)
-
     def ask(self, question: str, *given: Any) -> Any:
-        """See Serving."""
+        """See EngineHost."""
         if question != "prompt_tokens":
             return self._link.ask(question, *given)
         prompts, sampling = given
@@ -93,7 +86,7 @@ class PortionedEngine:
         return found
 
     def hear(self, bell: SimpleQueue[T], until: float | None) -> T:
-        """See Serving."""
+        """See EngineHost."""
         return self._link.hear(bell, until)
 
     def stop(self) -> None:
@@ -116,11 +109,6 @@ class _Portions:
         self._next = 0
         self._open: dict[_Portion, None] = {}
         self._lock = Lock()
-
-    @property
-    def first(self) -> _Portion | None:
-        """The earliest portion that is open."""
-        return next(iter(self._open), None)
 
     def begin(self) -> bool:
         """Send the first portions; False if the engine is closed."""

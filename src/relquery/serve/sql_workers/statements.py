@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -16,9 +16,8 @@ from tempfile import TemporaryDirectory
 from threading import BoundedSemaphore, Lock, Thread
 from typing import Any
 
-from relquery.backends.local.batches import Sink
+from relquery.backends.local.host import EngineControl, Sink, Submission
 from relquery.backends.remote.process import Desk, Event, Replied, Told, receive, send, send_events
-from relquery.backends.service.client import Submission
 from relquery.engine.requests.declared import Declared
 from relquery.errors import CancelledError, ConfigError
 from relquery.serve.admission import queue_full
@@ -234,7 +233,7 @@ class Statements:
 
 class _Hosted:
     """One job of a worker. What comes through its pipe is read by the thread that runs it, which
-    asks the engine. See Hosting and Outgoing."""
+    asks the engine. See Hosting."""
 
     def __init__(
         self, pipe: Any, scope: RequestScope, model: NamedModel, tell: Callable[[Any], None]
@@ -243,7 +242,7 @@ class _Hosted:
         self._link = model.engine.link
         self._counting: dict[Sink, CountedSink] = {}
         self._outgoing: SimpleQueue[Event | None] = SimpleQueue()
-        self._desk = Desk(self, self)
+        self._desk = Desk(self, self._outgoing.put)
         self._writer = Thread(target=self._write, name="relquery-sql-out", daemon=True)
         self._writer.start()
 
@@ -265,7 +264,7 @@ class _Hosted:
     def close(self) -> None:
         """Cancel what was asked and is not answered. The worker has ended."""
         for sink in list(self._desk.jobs.values()):
-            self.end(sink)
+            self.cancel(sink)
         self._outgoing.put(None)
         self._writer.join()
 
@@ -282,15 +281,16 @@ class _Hosted:
             self._in_loop(counting.leave)
             sink.end(None, stopping())
 
-    def end(self, sink: Sink) -> bool:
+    @property
+    def engine(self) -> EngineControl:
+        """See Hosting: what is posted runs at once."""
+        return self
+
+    def cancel(self, sink: Sink) -> bool:
         counting = self._counting.get(sink)
         return counting is not None and self._link.cancel(counting)
 
-    def foresee(self, sink: Sink) -> float | None:
-        counting = self._counting.get(sink)
-        return 0.0 if counting is None else self._link.forecast(counting)
-
-    def told(self, question: str, given: Sequence[Any]) -> Any:
+    def ask(self, question: str, *given: Any) -> Any:
         try:
             return self._link.ask(question, *given)
         except ConfigError:
@@ -300,10 +300,6 @@ class _Hosted:
 
     def post(self, command: Callable[[], object]) -> None:
         command()
-
-    def put(self, event: Event) -> None:
-        """Send an event soon; never waits."""
-        self._outgoing.put(event)
 
     def _in_loop(self, count: Callable[[], None]) -> None:
         """Counting is done where answers are counted: in the event loop."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from relquery.backends.service.client import Facts
+from relquery.backends.local.host import Facts
 from relquery.engine.requests.declared import Declared
 
 if TYPE_CHECKING:

@@ -19,6 +19,8 @@ import duckdb
 
 from relquery.backends.base import Backend
 from relquery.backends.load import default_form
+from relquery.backends.local.client import EngineClient
+from relquery.backends.local.host import Facts
 from relquery.backends.remote.link import Link
 from relquery.backends.remote.process import (
     EngineProcess,
@@ -28,7 +30,6 @@ from relquery.backends.remote.process import (
     send,
     send_events,
 )
-from relquery.backends.service.client import EngineClient, Facts
 from relquery.connection import connect
 from relquery.errors import ConfigError, QueryError
 from relquery.ledger import Ledger

@@ -5,63 +5,18 @@ Others leave commands in its inbox, which it takes in between steps, and get ans
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from queue import SimpleQueue
 from threading import RLock, Thread, current_thread
 from traceback import clear_frames
 from typing import Any, TypeVar
 
-from relquery.backends.local.batches import Sink
 from relquery.backends.local.embedded import EmbeddedBackend
-from relquery.backends.service.client import CLOSED, Facts, Submission, heard
-from relquery.backends.service.state import state_of
+from relquery.backends.local.host import CLOSED, Sink, Submission, heard
 from relquery.errors import ConfigError
-from relquery.prompt import Prompt, Sampling
 
 T = TypeVar("T")
 _LONGEST = 0.1  # seconds in which commands are taken before the next step
-
-
-def _facts(backend: EmbeddedBackend) -> Facts:
-    limits, config = backend.limits, backend.config
-    context, block = limits.context or 0, limits.block_tokens or 0
-    calls = backend.call_form
-    return Facts(backend.name, context, config.cache_tokens, block, config.policy, calls)
-
-
-def _tokens(backend: EmbeddedBackend, prompt: Prompt) -> list[int]:
-    """Token ids of a prompt as the model reads it."""
-    return [int(token) for run in backend.runs(prompt) for token in run]
-
-
-def _length(backend: EmbeddedBackend, prompt: Prompt) -> int:
-    """Tokens of a prompt's own text, however many they are."""
-    return sum(map(len, backend.runs(prompt)))
-
-
-def _count(backend: EmbeddedBackend, prompts: Sequence[Prompt]) -> list[int]:
-    """Tokens of each prompt; 0 for one that cannot be served."""
-    return backend.prompt_tokens(prompts, Sampling(max_tokens=1))
-
-
-QUESTIONS: dict[str, Callable[..., Any]] = {
-    "facts": _facts,
-    "state": state_of,
-    "tokens": _tokens,
-    "count": _count,
-    "length": _length,
-    "known_as": EmbeddedBackend.known_as,
-    "check": EmbeddedBackend.check,
-    "one_pass": EmbeddedBackend.one_pass,
-    "prompt_tokens": EmbeddedBackend.prompt_tokens,
-    "predict": EmbeddedBackend.predict,
-    "runs": EmbeddedBackend.runs,
-    "share": EmbeddedBackend.share,
-    "inspect": EmbeddedBackend.inspect,
-    "token_bytes": EmbeddedBackend.token_bytes,
-    "spell": EmbeddedBackend.spell,
-}
-"""What may be asked of a backend between two steps."""
 
 
 def nothing() -> None:
@@ -69,15 +24,15 @@ def nothing() -> None:
 
 
 class Worker:
-    """Serves jobs with a backend until it is told to stop; then closes the backend. See Serving.
+    """Serves jobs with an engine until it is told to stop; then closes it. See EngineHost.
 
-    clock: the engine's. closed: whether it takes no commands any more. turned: called on the thread
-    after each turn, when sinks have what the step gave.
+    engine: used on the thread alone. clock: its clock. closed: whether it takes no commands any
+    more. turned: called on the thread after each turn, when sinks have what the step gave.
     """
 
-    def __init__(self, backend: EmbeddedBackend, turned: Callable[[], None] = nothing) -> None:
-        self.clock, self.closed = backend.engine.clock, False
-        self._backend, self._batches, self._turned = backend, backend.batches, turned
+    def __init__(self, engine: EmbeddedBackend, turned: Callable[[], None] = nothing) -> None:
+        self.clock, self.closed = engine.clock, False
+        self.engine, self._batches, self._turned = engine, engine.batches, turned
         self._inbox: SimpleQueue[Callable[[], object]] = SimpleQueue()
         self._stopping = False
         # A signal's handler may close an engine in the midst of a call that its thread makes.
@@ -99,18 +54,21 @@ class Worker:
 
     def submit(self, submission: Submission, sink: Sink) -> bool:
         arrival = self.clock.now()
-        return self.post(lambda: self._begin(submission, sink, arrival))
+
+        def begin() -> None:
+            try:
+                self.engine.submit(submission, sink, arrival)
+            except BaseException as error:  # what breaks on the way breaks this job alone
+                sink.end(None, error)
+
+        return self.post(begin)
 
     def cancel(self, sink: Sink) -> bool:
-        return self.call(lambda: self.end(sink), False)
-
-    def forecast(self, sink: Sink) -> float | None:
-        over: float | None = 0.0
-        return self.call(lambda: self.foresee(sink), over)
+        return self.call(lambda: self.engine.cancel(sink), False)
 
     def ask(self, question: str, *given: Any) -> Any:
         closed = object()
-        found = self.call(lambda: self.told(question, given), closed)
+        found = self.call(lambda: self.engine.ask(question, *given), closed)
         if found is closed:
             raise ConfigError(CLOSED)
         return found
@@ -149,50 +107,13 @@ class Worker:
 
     # What follows runs on the thread.
 
-    def end(self, sink: Sink) -> bool:
-        """End what is open of a job; False if nothing is."""
-        batch = self._batches.jobs.get(sink)
-        if batch is None:
-            return False
-        self._batches.cancel(batch)
-        return True
-
-    def told(self, question: str, given: Sequence[Any]) -> Any:
-        """What the backend tells; see Serving.ask."""
-        return QUESTIONS[question](self._backend, *given)
-
-    def _begin(self, asked: Submission, sink: Sink, arrival: float) -> None:
-        """Queue a job's prompts. What breaks on the way breaks this job alone."""
-        try:
-            self._backend.submit(
-                asked.prompts,
-                asked.sampling,
-                asked.tenant,
-                arrival,
-                asked.scored,
-                asked.streamed,
-                asked.declared,
-                asked.adapter,
-                sink,
-            )
-        except BaseException as error:
-            sink.end(None, error)
-
-    def foresee(self, sink: Sink) -> float | None:
-        """Seconds until the last answer of a job's relQuery; 0 if the job is not open. See
-        Loop.forecast."""
-        batch = self._batches.jobs.get(sink)
-        if batch is None or batch.relquery is None:
-            return 0.0
-        return self._backend.engine.forecast(batch.relquery.id)
-
     def _run(self) -> None:
         while not self._stopping:
             try:
                 self._turn()
             except BaseException as error:
                 self._fail(error)
-        self._backend.close()  # which cancels what is open
+        self.engine.close()  # which cancels what is open
         self._turned()
 
     def _turn(self) -> None:

@@ -10,10 +10,10 @@ from weakref import finalize
 
 from relquery.backends.arguments import prompts_of, texts_of
 from relquery.backends.base import Backend
+from relquery.backends.local.client import EngineClient, Job
 from relquery.backends.local.open import load_backend
-from relquery.backends.scoring import Prior, Scores, score
-from relquery.backends.service.client import EngineClient, Facts, Job
-from relquery.backends.service.worker import Worker
+from relquery.backends.local.worker import Worker
+from relquery.backends.scoring import Scores
 from relquery.config import PolicyName
 from relquery.engine.cost import LinearCost
 from relquery.engine.requests.declared import Declared
@@ -70,8 +70,7 @@ class Engine:
         if self.sizing is not None:
             print(self.sizing)
         self._model, self._adapters = model, backend.adapters
-        self._worker = Worker(backend)
-        self._facts: Facts = self._worker.ask("facts")
+        self._facts, self._worker = backend.facts, Worker(backend)
         # Also where nobody closes it: when it is dropped, and at the end of the program, which a
         # thread that still computes would crash.
         finalize(self, self._worker.stop)
@@ -128,7 +127,7 @@ class Engine:
             logprobs=logprobs,
         )
         declared = Declared(relquery, rows, deadline)
-        return self._client(tenant, adapter, declared).submit(found, sampling, keep=self)
+        return self._client(tenant, adapter, declared).begin(found, sampling, keep=self)
 
     def score(
         self,
@@ -136,8 +135,6 @@ class Engine:
         labels: Sequence[str],
         *,
         normalization: Normalization = "joint",
-        temperature: float = 1.0,
-        prior: Prior | None = None,
         tenant: str = "",
         adapter: str = "",
     ) -> list[Scores]:
@@ -152,15 +149,12 @@ class Engine:
         decoding that allows nothing but the labels draws the label, at temperature 1: each token's
         among those that some label goes on with. They differ where a label has several tokens.
 
-        prior: what to divide out: the prompt with no content in it, or several; or probabilities
-        that labels have anyway, in any unit. temperature: of whole labels, after that; above 1
-        evens out, see `relquery.fit_temperature`. prompts, tenant, adapter: see `submit`.
+        prompts, tenant, adapter: see `submit`.
 
         Raises ConfigError for what cannot be asked, and what breaks the step; a prompt that cannot
         be scored has its `error`.
         """
-        ask = self._client(tenant, adapter).answers
-        return score(ask, prompts, labels, normalization, temperature, prior)
+        return self._client(tenant, adapter).score(prompts, labels, normalization)
 
     def prepare(
         self, prompts: Iterable[str | Prompt], *, tenant: str = "", adapter: str = ""

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from relquery.backends.service.service import Engine
+from relquery.backends.local.service import Engine
 from relquery.engine.requests.relquery import RelQuery
 from relquery.errors import ConfigError, DeadlineError
 from relquery.model.native_runtime import NativeExecutor
 from relquery.prompt import Finish, Span
-from tests.backends.service.test_service import PATIENCE, opened
+from tests.backends.local.test_service import PATIENCE, opened
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +23,7 @@ def engine() -> Iterator[Engine]:
 
 
 def known(engine: Engine, name: str, tenant: str = "") -> RelQuery | None:
-    named = engine._worker._backend.engine._open.named
+    named = engine._worker.engine.engine._open.named
     return engine._worker.call(lambda: named.find(tenant, name, engine._worker.clock.now()), None)
 
 
@@ -89,12 +89,12 @@ def test_tenants_whose_prefixes_are_not_shared_read_only_their_own() -> None:
 
 def test_a_job_that_cannot_be_in_time_is_refused_uncomputed(engine: Engine) -> None:
     engine.submit(["a"], max_tokens=4).result(PATIENCE)
-    before = engine._worker.call(lambda: engine._worker._backend.engine.experience.admitted, 0)
+    before = engine._worker.call(lambda: engine._worker.engine.engine.experience.admitted, 0)
     job = engine.submit([f"{n}" for n in range(50)], max_tokens=30, deadline=1e-4, relquery="d")
     with pytest.raises(DeadlineError, match=r"deadline (is in|of its)") as raised:
         job.result(PATIENCE)
     assert raised.value.estimate > 1e-4
-    after = engine._worker.call(lambda: engine._worker._backend.engine.experience.admitted, 0)
+    after = engine._worker.call(lambda: engine._worker.engine.engine.experience.admitted, 0)
     assert after == before
     assert (job.done, job.answered) == (True, 0)
     assert known(engine, "d") is None

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from relquery.backends.local.batches import Batch
 from relquery.backends.local.embedded import EmbeddedBackend
 from relquery.backends.local.open import load_backend
 from relquery.config import POLICIES, PolicyName
@@ -16,6 +15,7 @@ from relquery.engine.cost import LinearCost
 from relquery.engine.executor import VirtualClock
 from relquery.engine.requests.labels import Normalization
 from relquery.prompt import Answer, Finish, Prompt, Reuse, Sampling, Span
+from tests.backends.local.collected import Collected
 
 MODEL = "random:layers=2,hidden=32,heads=2,context=256,seed=3"
 COST = LinearCost(1e-4, 1e-3, 1e-4, 1e-3)
@@ -57,8 +57,7 @@ def alone() -> dict[str, list[Answer]]:
     backend = load_backend(MODEL, policy="fcfs", cache_tokens=4096, max_num_seqs=1)
     found = {}
     for kind, (sampling, scored) in KINDS.items():
-        batch = backend.submit(PROMPTS, sampling, scored=scored)
-        answers = dict(each for each in backend.batches.serve(batch) if each is not None)
+        answers = Collected(backend, PROMPTS, sampling, scored=scored).finish()
         found[kind] = [answers[number] for number in range(len(PROMPTS))]
     backend.close()
     return found
@@ -82,16 +81,16 @@ def opened(policy: PolicyName, rng: Random) -> EmbeddedBackend:
     return backend
 
 
-def storm(backend: EmbeddedBackend, rng: Random) -> Iterator[tuple[str, list[int], Batch]]:
-    """Batches that come in bursts, some of which are cancelled on the way."""
-    clock, batches = backend.engine.clock, backend.batches
+def storm(backend: EmbeddedBackend, rng: Random) -> Iterator[tuple[str, list[int], Collected]]:
+    """Jobs that come in bursts, some of which are cancelled on the way."""
+    clock = backend.engine.clock
     assert isinstance(clock, VirtualClock)
-    came: list[Batch] = []
+    came: list[Collected] = []
 
     def step() -> None:
-        if any(batch.open for batch in came):
+        if any(job.is_open for job in came):
             clock.advance(0.01)
-            batches.step()
+            backend.batches.step()
             backend.engine.pool.check()
 
     for _ in range(6):
@@ -100,13 +99,14 @@ def storm(backend: EmbeddedBackend, rng: Random) -> Iterator[tuple[str, list[int
             numbers = [rng.randrange(len(PROMPTS)) for _ in range(rng.randint(1, 6))]
             sampling, scored = KINDS[kind]
             asked = [PROMPTS[number] for number in numbers]
-            came.append(backend.submit(asked, sampling, rng.choice(["", "a", "b"]), scored=scored))
+            tenant = rng.choice(["", "a", "b"])
+            came.append(Collected(backend, asked, sampling, tenant=tenant, scored=scored))
             yield kind, numbers, came[-1]
         for _ in range(rng.randint(0, 12)):
             step()
         if rng.random() < 0.3:
-            batches.cancel(rng.choice(came))
-    while any(batch.open for batch in came):
+            backend.cancel(rng.choice(came))
+    while any(job.is_open for job in came):
         step()
 
 
@@ -122,8 +122,8 @@ def test_in_any_storm_each_prompt_has_the_answer_that_it_has_alone(
     rng = Random(f"{policy} 1")
     backend = opened(policy, rng)
     checked = 0
-    for kind, numbers, batch in list(storm(backend, rng)):
-        answers = dict(batch.kept.answers)
+    for kind, numbers, job in list(storm(backend, rng)):
+        answers = dict(job.answers)
         assert sorted(answers) == list(range(len(numbers)))
         for index, number in enumerate(numbers):
             answer, expected = answers[index], alone[kind][number]

@@ -19,16 +19,15 @@ import pytest
 
 from benchmarks.standin.server import until
 from relquery.backends.base import tell
-from relquery.backends.service.client import EngineClient
-from relquery.backends.service.service import Engine
+from relquery.backends.local.service import Engine
 from relquery.config import POLICIES, PolicyName
 from relquery.engine.cost import LinearCost
 from relquery.engine.executor import Chunk
 from relquery.engine.loop import Loop
 from relquery.engine.scheduling.plan import Experience
-from relquery.errors import CancelledError, ConfigError, ModelError, RequestError
+from relquery.errors import ConfigError, RequestError
 from relquery.model.native_runtime import NativeExecutor
-from relquery.prompt import Answer, Exchange, Finish, Nest, Prompt, Reuse, Sampling, Span
+from relquery.prompt import Answer, Exchange, Finish, Nest, Reuse, Sampling, Span
 from tests.cases import cases
 
 T = TypeVar("T")
@@ -112,13 +111,13 @@ def check_empty(engine: Engine) -> None:
     """Nothing is left of the jobs that there were."""
 
     def check() -> None:
-        loop = engine._worker._backend.engine
+        loop = engine._worker.engine.engine
         assert not loop.waiting
         assert not loop.running
         assert not loop.relqueries
         loop.pool.check()
         assert loop.pool.held == 0
-        assert not engine._worker._backend.batches._open
+        assert not engine._worker.engine.batches._open
 
     engine._worker.call(check, None)
     assert engine._worker.count == 0
@@ -168,7 +167,7 @@ def test_the_policy_is_shortest_and_its_costs_are_measured_unless_it_is_said() -
         assert engine.submit(["x"], max_tokens=1).result(PATIENCE)[0].output_tokens == 1
     with Engine(MODEL, cost="a100-opt13b", weights={"a": 2.0}, starvation=0.5) as engine:
         assert engine.cost is not None
-        config = engine._worker._backend.config
+        config = engine._worker.engine.config
         assert (config.weights, config.starvation) == ({"a": 2.0}, 0.5)
     unpredicting: tuple[PolicyName, ...] = ("fcfs", "static")
     for policy in unpredicting:
@@ -187,16 +186,6 @@ def test_jobs_of_several_threads_each_get_their_own_answers(engine: Engine) -> N
     with ThreadPoolExecutor(6) as threads:
         assert list(threads.map(ask, asked)) == alone
     check_empty(engine)
-
-
-def test_prompts_may_be_tuples_of_spans_and_sampling_is_as_elsewhere(engine: Engine) -> None:
-    spans = (Span("Is it "), Span("good?"))
-    plain, spanned = engine.submit(["Is it good?", spans], max_tokens=4).result(PATIENCE)
-    assert plain.tokens == spanned.tokens
-    (chosen,) = engine.submit(["x"], labels=["Yes", "No"]).result(PATIENCE)
-    assert chosen.text in ("Yes", "No")
-    job = [engine.submit(["x"], temperature=1.0, seed=4, max_tokens=9) for _ in range(2)]
-    assert job[0].result(PATIENCE)[0].text == job[1].result(PATIENCE)[0].text
 
 
 def test_each_answer_comes_once_in_every_iteration(engine: Engine) -> None:
@@ -223,28 +212,6 @@ def test_an_answer_is_given_before_the_job_is_done(gate: Gate) -> None:
         gate.open()
         assert sorted(index for index, _ in came) == [0, 2]
         assert job.answered == len(job) == len(job.result())
-
-
-def test_a_prompt_that_cannot_be_served_leaves_the_others_theirs(gate: Gate) -> None:
-    with opened() as engine:
-        other = engine.submit(["x"], max_tokens=3)
-        reach(gate)
-        ids: list[Prompt] = [(Span((5, 10**6)), Span("x")), (Span("x"), Span((-1,)))]
-        asked: list[str | Prompt] = ["a\ud800", *ids, "y" * 300]
-        job = engine.submit(["good", *asked, (), "good"], max_tokens=3)
-        none = engine.submit(["y" * 300])
-        gate.open()
-        good, *failed, empty, again = job.result(PATIENCE)
-        assert good.tokens == again.tokens
-        said = ["not valid Unicode text", "1000000", "-1", "255"]
-        for one, why in zip(failed, said, strict=True):
-            assert one.text is None
-            assert why in str(one.error)
-        assert empty.text is not None or empty.error
-        assert none.result(PATIENCE)[0].finish is Finish.ERROR
-        assert none.latency is None
-        assert other.result(PATIENCE)[0].output_tokens == 3
-        check_empty(engine)
 
 
 def test_a_job_without_prompts_is_done_at_once(engine: Engine) -> None:
@@ -349,34 +316,11 @@ def test_an_error_in_a_step_ends_the_open_jobs(gate: Gate, monkeypatch: pytest.M
 
 
 def test_what_breaks_at_submit_is_alone(engine: Engine) -> None:
-    broken = patch.object(engine._worker._backend, "submit", side_effect=ZeroDivisionError)
+    broken = patch.object(engine._worker.engine, "submit", side_effect=ZeroDivisionError)
     with broken, pytest.raises(ZeroDivisionError):
         engine.submit(["x"]).result(PATIENCE)
     check_empty(engine)
     assert len(engine.submit(["x"], max_tokens=1).result(PATIENCE)) == 1
-
-
-def test_who_waits_for_a_cancelled_backend_gets_an_error_alone(engine: Engine) -> None:
-    backend, other = engine.backend(), engine.backend()
-    assert isinstance(backend, EngineClient)
-    prompts = [(Span(f"Prompt {at}"),) for at in range(40)]
-    found: list[BaseException] = []
-
-    def wait() -> None:
-        try:
-            list(backend.answer(prompts, Sampling(max_tokens=200)))
-        except CancelledError as error:
-            found.append(error)
-
-    thread = threading.Thread(target=wait)
-    thread.start()
-    backend.cancel()
-    thread.join(PATIENCE)
-    assert not thread.is_alive()
-    assert len(found) == 1
-    assert len(list(other.answer(prompts[:2], Sampling(max_tokens=2)))) == 2
-    with pytest.raises(CancelledError):
-        backend.answer(prompts[:1], Sampling(max_tokens=1))
 
 
 def test_closing_cancels_what_is_open(gate: Gate) -> None:
@@ -403,7 +347,7 @@ def test_a_dropped_engine_ends_its_thread_and_jobs_keep_answers(gate: Gate) -> N
     thread = engine._worker._thread
     job = engine.submit(["x", "y"], max_tokens=3)
     reach(gate)
-    (relquery,) = map(weakref.ref, engine._worker._backend.engine.relqueries.values())
+    (relquery,) = map(weakref.ref, engine._worker.engine.engine.relqueries.values())
     assert relquery() is not None
     del engine
     gc.collect()
@@ -525,26 +469,6 @@ def test_what_is_prepared_is_a_tenants_own_or_registered_for_all() -> None:
             engine.prepare([(passage,), (long,)])
         with pytest.raises(ConfigError, match="tenant is 3"):
             engine.prepare([(passage,)], tenant=3)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("model", "options", "error", "message"),
-    [
-        (MODEL, {"policy": "shorest"}, ConfigError, "Did you mean 'shortest'"),
-        ("openai:gpt", {}, ConfigError, r"relquery\.connect"),
-        (MODEL, {"cost": "a100"}, ConfigError, "cost model 'a100' is not known"),
-        (MODEL, {"cost": 3}, ConfigError, "Give a LinearCost"),
-        (MODEL, {"cache_token": 3}, ConfigError, "Did you mean 'cache_tokens'"),
-        (MODEL, {"tokenizer": "demo"}, ModelError, "it must be a tokenizer of `tokenizers`"),
-        (MODEL, {"device": True}, ModelError, "device is True; give 'cpu'"),
-        (MODEL, {"dtype": ["float32"]}, ModelError, "The dtype"),
-    ],
-)
-def test_what_cannot_be_an_engine_is_refused(
-    model: str, options: dict[str, Any], error: type[Exception], message: str
-) -> None:
-    with pytest.raises(error, match=message):
-        Engine(model, **options)
 
 
 def test_a_timeout_is_a_number_of_seconds(engine: Engine) -> None:

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from relquery.backends.local.embedded import EmbeddedBackend
+    from relquery.engine.loop import Loop
     from relquery.engine.requests.relquery import RelQuery
 
 FORECASTS = 100
@@ -54,11 +54,8 @@ class EngineState:
     queries: tuple[OpenQuery, ...]
 
 
-def state_of(
-    backend: EmbeddedBackend, most: int = FORECASTS, tenant: str | None = None
-) -> EngineState:
+def state_of(engine: Loop, most: int = FORECASTS, tenant: str | None = None) -> EngineState:
     """The present state. most: relQueries that are listed. tenant: whose; None for all."""
-    engine = backend.engine
     size, pool = engine.config.block_size, engine.pool
     now = engine.clock.now()
     known = engine.relqueries.values()
