@@ -100,7 +100,7 @@ def beside_reorder(hits: Hits, squad: Squad) -> Hits:
 
 
 def _tokens(backend: Recording, prompt: Prompt) -> list[int]:
-    (run,) = backend.runs(prompt)
+    (run,) = backend.runs(prompt) or ()
     tokens: list[int] = run.tolist()
     return tokens
 

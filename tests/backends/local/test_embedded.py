@@ -194,10 +194,10 @@ def test_two_relqueries_at_once_each_get_their_own_answers(backend: EmbeddedBack
 
 def test_closing_the_iterator_cancels_what_is_open(backend: EmbeddedBackend) -> None:
     stream = backend.answer([prompt(f"c{n}") for n in range(9)], Sampling(max_tokens=50))
-    stream.close()
+    stream.close()  # type: ignore[attr-defined]
     stream = backend.answer([prompt("x"), prompt("y" * 400)], Sampling(max_tokens=50))
     next(stream)
-    stream.close()
+    stream.close()  # type: ignore[attr-defined]
     assert not backend.engine.waiting
     assert not backend.engine.running
     backend.engine.pool.check()

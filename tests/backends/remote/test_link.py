@@ -110,7 +110,7 @@ def test_a_served_backend_is_a_backend(link: Link) -> None:
         sum(state.tokens for state in states) == (backend.prompt_tokens([passage], LONG) or [0])[0]
     )
     taking = backend.answer(prompts(2, "Closed"), LONG)
-    taking.close()
+    taking.close()  # type: ignore[attr-defined]
     until(lambda: link.open == 0)
 
 

@@ -9,7 +9,15 @@ from threading import Lock
 from typing import Any
 from weakref import finalize
 
-from relquery.backends.base import AnswerStream, Backend, Insight, Limits, OnAnswer, SpanState
+from relquery.backends.base import (
+    Answers,
+    AnswerStream,
+    Backend,
+    Insight,
+    Limits,
+    OnAnswer,
+    SpanState,
+)
 from relquery.backends.local.asking import Piece
 from relquery.backends.local.host import CLOSED, EngineHost, Facts, Submission
 from relquery.backends.scoring import Scores, score
@@ -207,7 +215,7 @@ class EngineClient(Backend, Insight):
             raise ConfigError(CLOSED)
         return job
 
-    def answer(self, prompts: Sequence[Prompt], sampling: Sampling) -> AnswerStream:
+    def answer(self, prompts: Sequence[Prompt], sampling: Sampling) -> Answers:
         """See Backend. The job is submitted at once: several calls run in the same steps."""
         return _Taken(self.begin(prompts, sampling))
 
