@@ -252,6 +252,7 @@ class Connection:
         guard: float | Literal[False] | None = None,
         guard_rows: int | None = None,
         form: PromptForm | None = None,
+        redact: bool | Sequence[str] | None = None,
         progress: Progress = None,
         record: bool | int = False,
         **sampling: Any,
@@ -261,8 +262,8 @@ class Connection:
         The result has the rows of the last statement; its report and errors cover all of them.
         Frames, Arrow tables and results can be read by the names of their variables.
         params: a list of values for `?` and `$1`, or a dict for `$name`. A value can also be the
-        prompt or an option of a call. order, on_error, guard, guard_rows, form: override the
-        connection's; guard=False turns its guard off. sampling: defaults for calls that do not
+        prompt or an option of a call. order, on_error, guard, guard_rows, form, redact: override
+        the connection's; guard=False turns its guard off. sampling: defaults for calls that do not
         set labels, schema, max_tokens, temperature, top_p, top_k, seed or stop. progress: True,
         False or a function in place of the connection's. record: keep what was sent, for
         `Result.write_html`; a number is how many prompts of each stage to keep in full (True: 200).
@@ -273,7 +274,7 @@ class Connection:
         if not isinstance(query, str):
             raise QueryError(f"query is {query!r:.60}; it must be a string of SQL.")
         settings = read_sampling(sampling, Connection.sql)
-        config = self._config(order, guard, guard_rows, form)
+        config = self._config(order, guard, guard_rows, form, redact)
         config = replace(config, on_error=on_error or config.on_error)
         recording, seen = Recording.of(record), callers_variables()
         with lent(self.database, query, seen), self._watching(progress) as watch:
@@ -370,6 +371,7 @@ class Connection:
         rows: int = 10,
         order: Order | None = None,
         form: PromptForm | None = None,
+        redact: bool | Sequence[str] | None = None,
         progress: Progress = None,
         **sampling: Any,
     ) -> Preview:
@@ -386,7 +388,7 @@ class Connection:
         settings = read_sampling(sampling, Connection.preview)
         seen = callers_variables()
         with lent(self.database, query, seen), self._watching(progress) as watch:
-            context = self._context(self._config(order, None, None, form), form, watch)
+            context = self._context(self._config(order, None, None, form, redact), form, watch)
             return preview_query(query, self.database, context, settings, params, rows)
 
     @overload
@@ -399,6 +401,7 @@ class Connection:
         guard: float | Literal[False] | None = None,
         guard_rows: int | None = None,
         form: PromptForm | None = None,
+        redact: bool | Sequence[str] | None = None,
         selectivity: float | Mapping[str, float] | None = None,
         cost: bool = False,
         **sampling: Any,
@@ -421,9 +424,9 @@ class Connection:
         """Explain what `sql` or `run` would do with a query, without asking. Print the result.
 
         For SQL: its calls, how many of each, their tokens, seconds and price as far as these are
-        known. params, order, guard, guard_rows, form, sampling: see `sql`. selectivity: the share
-        of rows that pass each condition on answers, or a dict by stage, {"filter 1": 0.3}; later
-        stages then show what is expected, not a bound. cost: what the calls cost at least, as
+        known. params, order, guard, guard_rows, form, redact, sampling: see `sql`. selectivity: the
+        share of rows that pass each condition on answers, or a dict by stage, {"filter 1": 0.3};
+        later stages then show what is expected, not a bound. cost: what the calls cost at least, as
         expected and at most, also in the table's order and as a batch. For a span query: rules,
         prompts, tokens, what is in the cache. for_, arity, corpora: see `run`; warm: run the inner
         generations first, see relquery.spans.explain.
@@ -447,11 +450,12 @@ class Connection:
         guard: float | Literal[False] | None = None,
         guard_rows: int | None = None,
         form: PromptForm | None = None,
+        redact: bool | Sequence[str] | None = None,
         selectivity: float | Mapping[str, float] | None = None,
         cost: bool = False,
         **sampling: Any,
     ) -> SqlExplanation:
-        config = self._config(order, guard, guard_rows, form)
+        config = self._config(order, guard, guard_rows, form, redact)
         context = self._context(config, form, None)
         settings = read_sampling(sampling, Connection._explain_sql)
         with lent(self.database, query, callers_variables()):
@@ -465,6 +469,7 @@ class Connection:
         guard: float | None,
         guard_rows: int | None,
         form: PromptForm | None,
+        redact: bool | Sequence[str] | None,
     ) -> QueryConfig:
         """The connection's settings, with those that are given for one query."""
         least = self.config.guard if guard is None else guard
@@ -474,6 +479,7 @@ class Connection:
             guard=None if guard is False else least,
             guard_rows=self.config.guard_rows if guard_rows is None else guard_rows,
             form=self.config.form if form is None else form,
+            redact=self.config.redact if redact is None else kinds_of(redact),
         )
 
     def _context(

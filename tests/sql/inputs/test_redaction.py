@@ -41,6 +41,22 @@ def test_a_connection_redacts_all_calls_and_its_ledger_holds_no_data(tmp_path: P
         assert data not in kept
 
 
+def test_a_query_may_redact_or_not_whatever_the_connection_does() -> None:
+    backend = FakeBackend(lambda query, fields: "Yes")
+    query = "SELECT LLM('Echo', note) FROM calls WHERE id = 1"
+    with connect(backend, ledger=None, redact=["NAME"], form="json") as con:
+        con.sql(ROWS)
+        con.sql(query, redact=True)
+        con.sql(query, redact=False)
+        con.preview(query, redact=["PHONE_NUMBER"])
+        assert con.explain(query, redact=True).calls[0].calls == 1
+        assert [one.fields["note"] for one in backend.asked] == [
+            "[NAME_1] called from [PHONE_NUMBER_1].",
+            "Anna Berger called from 0221/471023.",
+            "Anna Berger called from [PHONE_NUMBER_1].",
+        ]
+
+
 def test_a_call_may_be_left_out_and_a_filter_and_a_page_work(tmp_path: Path) -> None:
     backend = FakeBackend(lambda query, fields: "Yes")
     with connect(backend, ledger=None, redact=["NAME"], form="json") as con:

@@ -11,3 +11,7 @@ DELETE FROM t AS z WHERE LLM('yes', z.a) = 'Yes' RETURNING *                    
 DELETE FROM t USING u WHERE u.id = t.id AND LLM('yes', u.b) = 'No' RETURNING t.id              # 2
 WITH q AS (SELECT id, LLM('up', b) AS c FROM u) UPDATE t SET a = q.c FROM q WHERE q.id = t.id  # 2
 WITH q AS (SELECT id FROM u WHERE LLM('yes', b) = 'No') DELETE FROM t WHERE id IN (FROM q)     # 2
+INSERT INTO t VALUES (5, LLM('up', 'ab'), 1, 'q'), (6, 'plain', 2, NULL) # 1
+INSERT INTO t (n, a, id) VALUES (LLM('len', 'abc'), LLM('up', 'ab'), 7), (8, NULL, LLM('len', 'abcd')) # 3
+INSERT INTO t (id, a) VALUES (9, (SELECT LLM('up', max(b)) FROM u)) RETURNING id, a # 1
+INSERT INTO t (id, a) SELECT n, x FROM (VALUES (LLM('up', 'ab'), 9), ('z', 10)) v(x, n) ORDER BY n # 1

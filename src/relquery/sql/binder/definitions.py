@@ -63,7 +63,33 @@ def read(shell: Shell, definitions: Definitions) -> Query:
         if any(one.name.lower() in names for one in query.entries):
             query = build.select([build.star()], build.derived(query))
         query.entries = [*outer.entries, *query.entries]
+    query = _without_values(query, definitions)
     _name_items(query, definitions)
+    return query
+
+
+def _without_values(query: Query, definitions: Definitions) -> Query:
+    """VALUES (LLM('...'), 1), ('b', 2)
+    => SELECT LLM('...') AS col0, 1 AS col1 UNION ALL SELECT 'b', 2"""
+    for values in list(query.find_all(tree.Values)):
+        select = values.parent
+        if not isinstance(select, Select) or not asks(values, definitions):
+            continue
+        rows = [
+            build.select(value.copy().named(f"col{at}") for at, value in enumerate(row))
+            for row in values.rows
+        ]
+        put = (
+            rows[0]
+            if len(rows) == 1
+            else tree.SetOperation(setop_type="UNION", setop_all=True, children=rows)
+        )
+        put.set("modifiers", select.args.get("modifiers"))
+        put.entries = select.entries
+        if select is query:
+            query = put
+        else:
+            select.replace(put)
     return query
 
 

@@ -343,7 +343,7 @@ def check_places(select: Select) -> None:
     """Raises UnsupportedQueryError for a call that would have to be answered before rows exist."""
     limit = select.limit
     before_rows: list[tuple[str, Node | None]] = [
-        ("VALUES" if isinstance(select.source, tree.Values) else "FROM", select.source),
+        ("FROM", select.source),
         ("LIMIT", None if limit is None else limit.limit),
         ("OFFSET", None if limit is None else limit.offset),
     ]

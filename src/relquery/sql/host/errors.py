@@ -112,6 +112,11 @@ def _misused_call(message: str) -> QueryError | None:
             "...) in a SELECT, without a schema or value before it (s.LLM, x.LLM). Its answers "
             "cannot be read in FROM or RETURNING; write them to a table first."
         )
+    if "cannot contain DEFAULT" in message:
+        return QueryError(
+            "DEFAULT cannot stand in VALUES beside an LLM call. Name the other columns and leave "
+            "its column out: INSERT INTO t (a) VALUES (LLM(...))."
+        )
     found = _NO_FUNCTION.search(message)
     if found and found[1].lower().startswith(("ai_", "llm_")):
         known = sorted((ours.FUNCTIONS - {"llm"}) | (set(ours.USAGES) - {ours.PASSAGES}))
