@@ -113,14 +113,19 @@ _MONTHS = (
     "jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec|januar|februar|märz|mai|juni|juli|oktober|"
     "dezember|janvier|février|mars|avril|juin|juillet|août|septembre|octobre|novembre|décembre"
 )
-_DATE = (
+DATE = (
     rf"(?:\d{{1,2}}[./-]\d{{1,2}}[./-](?:19|20)?\d\d|(?:19|20)\d\d[-/]\d\d?[-/]\d\d?|"
     rf"\d{{1,2}}(?:\.|st|nd|rd|th|er)?(?: of)? (?i:{_MONTHS})\.?,? (?:19|20)\d\d|"
     rf"(?i:{_MONTHS})\.? (?:\d{{1,2}}(?:st|nd|rd|th)?,? )?(?:19|20)\d\d)"
 )
 _BIRTH = (
-    r"born|birth ?date|date of birth|birthday|d\.?o\.?b\.?|geboren|geb\.|geburtsdatum|"
-    r"geburtstag|née?s?|date de naissance|naissance"
+    r"born|birth|birth ?date|date of birth|birthday(?:'s)?|d\.?o\.?b\.?|b\.|geboren(?: wurde)?|"
+    r"geb\.?(?:-datum)?|geburtsdatum|geburtstag|née?s?|naiss\.?|date de naissance|naissance|"
+    r"anniversaire|venue? au monde"
+)
+_DAY = (
+    rf"(?:\d{{1,2}}(?:\.|st|nd|rd|th|er)?(?: of)? (?i:{_MONTHS})|"
+    rf"(?i:{_MONTHS}) \d{{1,2}}(?:st|nd|rd|th)?)"
 )
 _CODE = r"(?=[A-Z0-9 -]*\d[A-Z0-9 -]*\d)[A-Z0-9](?:[ -]?[A-Z0-9]){5,17}"
 _PHONE_WORDS = (
@@ -177,14 +182,20 @@ PATTERNS = (
         r"(?<!\w)(?!BG|GB|NK|KN|TN|NT|ZZ)[A-CEGHJ-PR-TW-Z]{2}(?: ?\d\d){3} ?[A-D](?!\w)",
     ),
     Pattern(
+        "NATIONAL_ID",  # of the German pension insurance, with the day of birth in it
+        r"(?<!\w)\d\d ?(?:0[1-9]|[12]\d|3[01])(?:0[1-9]|1[0-2])\d\d ?[A-Z] ?\d{3}(?!\w)",
+    ),
+    Pattern(
         "NATIONAL_ID",
         r"(?<!\w)[12] ?\d\d ?\d\d ?(?:\d\d|2[AB]) ?\d{3} ?\d{3} ?\d\d(?!\w)",
         _is_french_number,
     ),
     _after(
         "NATIONAL_ID",
-        r"ssn|social security|national insurance|id card|id number|identity card|ausweisnummer|"
-        r"personalausweis(?:nummer)?|ausweis(?:-?nr\.?)?|sécurité sociale|carte d'identité",
+        r"ssn|social(?: security)?|national insurance|ni(?:no)?|nhs|national id|id card|id number|"
+        r"id no\.?|id-?nr\.?|identity card|identification|ausweisnummer|perso(?:nalausweis)?"
+        r"(?:nummer|-?nr\.?)?|ausweis(?:-?nr\.?)?|sv-?n(?:umme)?r\.?|sozialversicherungs\w+|"
+        r"rentenversicherungs\w+|sécu(?:rité sociale)?|nir|cni|carte d'identité|numéro d'identité",
         _CODE,
     ),
     _after("PASSPORT", r"passport|reisepass|passnummer|pass-?nr|passeport",
@@ -201,8 +212,12 @@ PATTERNS = (
         r"steuernummer|steuer-?nr|fiscal|fiscale|spi",
         r"[A-Z]{0,2}\d(?:[ /-]?\d){7,14}",
     ),
-    _after("DATE_OF_BIRTH", _BIRTH, _DATE),
-    Pattern("DATE_OF_BIRTH", rf"(?<!\w)(?P<value>{_DATE})(?:[^\d\n.]{{0,24}})? geboren(?!\w)",
+    _after("DATE_OF_BIRTH", _BIRTH, DATE),
+    _after("DATE_OF_BIRTH", _BIRTH, _DAY, 12),
+    _after("DATE_OF_BIRTH", r"born in|jahrgang|née? en", r"(?:19|20)\d\d", 1),
+    Pattern("DATE_OF_BIRTH", rf"(?<![\w*])\*[ ]?(?P<value>{DATE})(?!\w)", is_sure=False),
+    Pattern("DATE_OF_BIRTH", rf"(?<!\w)(?P<value>{DATE})[^\d\n.]{{0,30}}(?<!\w)(?i:geboren|"
+            r"geb\.|geburtstag|(?:date of |of )?birth|birthday|d\.?o\.?b|naissance)(?!\w)",
             is_sure=False),
     _after(
         "BANK_ACCOUNT",

@@ -13,8 +13,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from relquery.pii.lists import ALSO_WORDS, GIVEN, NO_NAMES, OF_OTHERS, SURNAMES
-from relquery.pii.patterns import Found
+from relquery.pii.lists import ALSO_WORDS, GIVEN, NO_NAMES, OF_OTHERS, SMALL_WORDS, SURNAMES
+from relquery.pii.patterns import DATE, Found
 
 _UPPER, _ANY = "A-ZÀ-ÖØ-ÞĀ-ſ", "A-Za-zÀ-ÖØ-öø-ÿĀ-ſ"
 _WORD = rf"(?:[DO]['’])?[{_UPPER}][{_ANY}]*(?:['’-][{_UPPER}][{_ANY}]*)*"
@@ -46,11 +46,17 @@ _ROLES = (
 )
 _ROLE = rf"(?i:{_ROLES})"
 _CUE = (
-    r"(?i:(?<!\w)(?:(?:my )?name is|i am|i'm|this is|it'?s|named|called|a certain|ask for|regards|"
-    r"sincerely|wishes|best|yours|cheers|thanks(?: so much| a lot| again)?|signed(?: by)?|name|"
-    r"contact|attention|attn\.?|c/o|on behalf of|dear|"
+    r"(?i:(?<!\w)(?:(?:my )?name is|i am|i'm|this is|it'?s|it was|named|called|a certain|"
+    r"ask for|regards|sincerely|wishes|best|yours|cheers|thanks(?: so much| a lot| again)?|"
+    r"signed(?: by)?|name|"
+    r"contact|attention|attn\.?|c/o|on behalf of|dear|name of|(?:him|her|my)self as|"
+    r"them(?:selves)?,|present|attendees|es war|sich als|mich als|namen|die beiden,|anwesend|"
+    r"teilnehmer|présentée? comme|c'était|les deux,|présents|participants|"
     r"name ist|heiße|ich bin|hier ist|hier spricht|gewissen?|namens|grüßen?|gruß|mfg|vg|lg|liebe|"
     r"lieber|kontakt|händen|z\. ?hd\.|fragen sie nach|"
+    r"(?:approved|handled|prepared|reported|requested|reviewed|signed|submitted) by|assigned to|"
+    r"zuständig|(?:bearbeitet|freigegeben|gemeldet|genehmigt|geprüft|unterschrieben) von|"
+    r"(?:approuv|demand|envoy|prépar|sign|trait|valid|vérifi)ée?s? par|à prévenir|"
     r"m'appelle|je suis|c'est|ici|cordialement|salutations|bientôt|bien à vous|amicalement|cher|"
     r"chère|l'attention de|nom de|demandez|nommée?|"
     rf"(?:{_ROLES})(?: (?:in|at|from|of|à|de|du|aus) \w+,)?))"
@@ -59,13 +65,43 @@ _CUE = (
 _NAMES_FOLLOW = rf"{_CUE}$"
 """What stands right before a person's name."""
 _IN_SMALL_LETTERS = (
-    rf"(?:{_CUE}|(?i:(?<!\w)(?:hi|hey|hallo|moin|salut|coucou),? ))(?=([a-zß-ÿ]{{3,}})(?!\w))"
+    rf"(?:{_CUE}|(?i:(?<!\w)(?:hi|hey|hallo|moin|salut|coucou|hier|its|and|with|from|to|tell|ask|"
+    r"und|mit|von|an|frag|et|avec|par|à|dis à|chez),? ))(?=([a-zß-ÿ]{3,})(?!\w))"
+)
+_TITLE_IN_SMALL_LETTERS = (
+    r"(?<!\w)(?:mrs?\.?|ms\.?|mme|mlle|(?<!eine )(?<!die )(?<!ihre )(?<!seine )(?:herrn?|frau)) "
+    r"([a-zß-ÿ]{4,})(?!\w)"
+)
+_SIGNED_BY = r"(?i:(?<!\w)(?:thx|ta|danke|merci|bises|bisous|cdlt|viele grüße))[,!]?\s$"
+"""What stands before a name at the end of a text."""
+_ASKED = (
+    r",? (?:(?:can|could|would|will|did|do|have|are) you|(?:kannst|könntest|hast|bist|magst) du|"
+    r"(?:können|könnten|haben|sind) sie|tu (?:peux|pourrais|as)|vous (?:pouvez|pourriez|avez)|"
+    r"(?:peux|pourrais)-tu|(?:pouvez|pourriez)-vous)(?!\w)"
+)
+"""What stands after the name of somebody who is asked."""
+_DOES = (
+    r" (?:(?:has |have )?(?:just )?(?:says?|said|asks|asked|called|phoned|rang|writes|wrote|told|"
+    r"promised|signed|thinks)|(?:sagte?|meinte?|schreibt|schrieb|fragte?|rief)|"
+    r"hat (?:gerade |eben |schon )?(?:angerufen|gesagt|geschrieben|gefragt)|"
+    r"(?:a )?(?:dit|écrit|demandé|appelé)|demande|appelle|vient d'(?:appeler|écrire)|"
+    r"(?:was|is) (?:so |very |really )?(?:friendly|helpful|kind|lovely|polite|rude)|"
+    r"war (?:so |sehr |wirklich )?(?:freundlich|hilfsbereit|höflich|nett|unfreundlich)|"
+    r"(?:était|est|a été) (?:si |très )?(?:aimable|charmante?|gentille?|polie?|serviable)|"
+    r"here,)(?!\w)"
+)
+"""What a person does: enough for one word without an article before it."""
+_ARTICLE = (
+    r"(?i:(?<!\w)(?:the|an?|this|my|your|his|her|our|their|de[rnms]|die|das|eine?[rnms]?|"
+    r"(?:mein|dein|sein|ihr|unser)(?:e[rnms]?)?|les?|la|une?|ce|cette|mon|ma|son|sa|notre|votre)) $"
 )
 _PERSONS_FOLLOW = (
-    r"(?i:(?<!\w)(?:by|from|with|for|and|or|but|says?|said|according to|both|call|phone|"
+    r"(?i:(?<!\w)(?:by|from|with|for|and|or|but|says?|said|according to|both|re:|call|phone|"
     r"(?:mail|send|ship|forward|write|addressed)(?: it| this)? to|"
     r"von|mit|für|bei|an|laut|und|oder|sowohl|als auch|sagt|rufen sie|"
     r"par|avec|pour|chez|et|ou|mais|selon|dit|appeler|rappeler|contacter)) $"
+    r"|(?i:(?<!\w)(?:from|to|von|an|de|à|signed|a|r|payee|recipient|sender|beneficiary|empfänger|"
+    r"absender|kontoinhaber|destinataire|expéditeur|bénéficiaire) ?: )$"
 )
 """What often stands before one: enough for two words that nothing else explains."""
 _PERSON_BEFORE = (
@@ -73,30 +109,50 @@ _PERSON_BEFORE = (
     r"signed|phoned|rang|took|sent|hat|hatte|war|ist|schreibt|schrieb|sagt|sagte|meint|meinte|"
     r"fragt|fragte|rief|wohnt|möchte|a|est|était|écrit|dit|demande|avait|appelle|habite|souhaite)"
     r"(?!\w)|, (?:geb|geboren|born|who|die|der|née?|qui|my|meine?|mon|ma)(?!\w)"
-    r"| \((?:born|geb|née?|DOB)"
+    r"| \((?:born|geb|née?|DOB|she|he|they|sie|er|elle|il)(?!\w)"
+    r"| <|,? (?:phone|mobile|tel|tél|telefon|handy)(?!\w)|, \+?\(?\d[\d ()/.-]{7}"
 )
 """What often stands after one: likewise."""
-_JOINED = r" (?:and|und|et|als auch|sowie|&) "
+_BORN = rf",? \(({DATE})\)"
+"""A day behind a name: `Anna Berger (12.03.1985)`."""
+_OF_THINGS = r"(?i:(?<!\w)(?:the|an?|this|les?|une?|ces?|cette) $)"
+"""Articles that stand before no person's name: `the Calvin Klein jacket`. German has them."""
+_SURNAME_FIRST = rf"(?<!\w)[{_UPPER}'-]{{2,}}, ([{_UPPER}-]{{2,}})(?!\w)"
+_JOINED = r" (?:and|und|et|als auch|sowie|&) |, "
 _NEAR = 40  # characters before a name that are looked at
 
 
 def find_names(text: str) -> Iterator[Found]:
-    """Names of persons, without their titles."""
+    """Names of persons, without their titles, and days of birth right behind them."""
     runs = list(_runs(text))
     named = [_is_name(text, *run) for run in runs]
     for at in range(1, len(runs)):  # what is joined with a name is one
         (_, before), (start, _) = runs[at - 1], runs[at]
         if named[at - 1] != named[at] and re.fullmatch(_JOINED, text[before:start]):
-            both = (at - 1, at)
-            named[at - 1] = named[at] = all(" " in text[slice(*runs[one])] for one in both)
+            if all(" " in text[slice(*runs[one])] for one in (at - 1, at)):
+                named[at - 1] = named[at] = True
+            elif "&" in text[before:start]:  # a firm
+                named[at - 1] = named[at] = False
     whole = [text[start:end] for (start, end), is_one in zip(runs, named, strict=True) if is_one]
     parts = {part for name in whole for part in name.split() if len(part) > 2} - ALSO_WORDS
     for (start, end), is_one in zip(runs, named, strict=True):
         if is_one or text[start:end] in parts:
             yield Found(start, end, "NAME")
+            if born := re.compile(_BORN).match(text, end):
+                yield Found(born.start(1), born.end(1), "DATE_OF_BIRTH")
+    yield from _in_small_or_capital_letters(text)
+
+
+def _in_small_or_capital_letters(text: str) -> Iterator[Found]:
     for small in re.finditer(_IN_SMALL_LETTERS, text):
-        if (name := small[1].capitalize()) in GIVEN and name not in ALSO_WORDS:
+        if small[1].capitalize() in GIVEN - ALSO_WORDS - SMALL_WORDS:
             yield Found(small.start(1), small.end(1), "NAME")
+    for titled in re.finditer(_TITLE_IN_SMALL_LETTERS, text):
+        if titled[1] not in NO_NAMES:
+            yield Found(titled.start(1), titled.end(1), "NAME")
+    for turned in re.finditer(_SURNAME_FIRST, text):
+        if turned[1].capitalize() in GIVEN:
+            yield Found(turned.start(), turned.end(), "NAME")
 
 
 def _runs(text: str) -> Iterator[tuple[int, int]]:
@@ -105,7 +161,8 @@ def _runs(text: str) -> Iterator[tuple[int, int]]:
         words = [(run.start() + one.start(), one[0]) for one in re.finditer(r"\S+", run[0])]
         kept: list[tuple[int, str]] = []
         for start, word in (*words, (0, "")):
-            if word and word.lower() not in NO_NAMES and not re.fullmatch(_ROLE, word):
+            is_none = word.lower() in NO_NAMES and not (kept and re.fullmatch(_INITIAL, word))
+            if word and not is_none and not re.fullmatch(_ROLE, word):
                 kept.append((start, word))
                 continue
             if word and kept and word.islower():  # a particle inside a name
@@ -124,18 +181,29 @@ def _is_name(text: str, start: int, end: int) -> bool:
         return True
     parts = [part for word in words for part in re.split("['’-]", word)]
     parts = [part.capitalize() if part.isupper() else part for part in parts]
-    is_given = any(part in GIVEN for part in parts)
     is_common = len(words) > 1 and parts[0] in GIVEN and parts[-1] in SURNAMES
-    if not is_common and any(part.lower() in OF_OTHERS for part in parts):
+    is_of_others = not is_common and any(part.lower() in OF_OTHERS for part in parts)
+    if is_of_others or re.search(_OF_THINGS, before):
         return False
-    if re.search(_NAMES_FOLLOW, before):
-        return True
-    if len(words) == 1:
-        return is_given and words[0] not in ALSO_WORDS
-    if is_given or any(part in SURNAMES for part in parts[1:]):
-        return True
     after = text[end : end + _NEAR]
-    return bool(re.search(_PERSONS_FOLLOW, before) or re.match(_PERSON_BEFORE, after))
+    is_signed = re.search(_SIGNED_BY, before) and re.match(r"\W*(?:$|\n)", after)
+    if is_signed or re.search(_NAMES_FOLLOW, before):
+        return True
+    is_given = any(part in GIVEN for part in parts)
+    if len(words) == 1:
+        return (is_given and words[0] not in ALSO_WORDS) or _is_one_person(before, after)
+    is_known = is_given or any(part in SURNAMES for part in parts[1:])
+    return is_known or bool(
+        re.search(_PERSONS_FOLLOW, before) or re.match(_PERSON_BEFORE, after, re.I)
+    )
+
+
+def _is_one_person(before: str, after: str) -> bool:
+    """Whether the words around one word that no list has are about a person."""
+    if re.match(_DOES, after) and not re.search(_ARTICLE, before):
+        return True
+    is_question = re.search(r"(?i:(?<!\w)(?:you|du|sie|tu|vous)(?!\w))[^.?!\n]*, $", before)
+    return bool(re.match(_ASKED, after, re.I) or (is_question and re.match(r" ?\?", after)))
 
 
 # Addresses
