@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
 
 from relquery.backends.base import Answering, Backend
 from relquery.backends.embedding.load import embedder_of, hint_for
@@ -52,6 +52,27 @@ if TYPE_CHECKING:
     from relquery.spans.result import SpanResult
     from relquery.sql.explain.explanation import SqlExplanation
     from relquery.sql.preview import Preview
+
+_HERE = {
+    **dict.fromkeys(
+        ("arrow", "description", "df", "fetch_df", "fetchall", "fetchdf", "fetchmany", "fetchone",
+         "pl", "show"),
+        "result = con.sql(...), and read the result",
+    ),
+    **dict.fromkeys(
+        ("from_arrow", "from_csv_auto", "from_df", "from_parquet", "read_csv", "read_json",
+         "read_parquet"),
+        "con.register('t', FILE_OR_FRAME), or con.sql(\"FROM 'FILE'\")",
+    ),
+    **dict.fromkeys(("begin", "commit", "rollback", "checkpoint"), "con.sql('BEGIN') and the like"),
+    **dict.fromkeys(("table", "view"), "con.sql('FROM t')"),
+    **dict.fromkeys(("install_extension", "load_extension"), "con.sql('INSTALL ...; LOAD ...')"),
+    "append": "con.sql('INSERT INTO t FROM df'), where `df` is the variable",
+    "cursor": "rq.connect(..., database='file.duckdb') once more for another thread",
+    "executemany": "con.sql('INSERT INTO t FROM df'), where `df` is a frame with the rows",
+    "query": "con.sql(...)",
+}  # fmt: skip
+"""What stands in place of methods of DuckDB's connections."""
 
 
 def connect(
@@ -513,6 +534,10 @@ class Connection:
         with self.database.held():
             self.database.check_open()
             yield
+
+    def __getattr__(self, name: str) -> NoReturn:
+        remedy = f" Write {_HERE[name]}." if name in _HERE else ""
+        raise AttributeError(f"A connection has no {name!r}.{remedy}", name=name, obj=self)
 
     def __repr__(self) -> str:
         return f"<relquery connection to {self.backend.name}>"

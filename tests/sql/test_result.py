@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import re
 from pathlib import Path
 
@@ -46,6 +48,19 @@ def test_rows_are_printed_and_written(
         getattr(result, f"write_{ending}")(path)
         written = duckdb.execute(f"SELECT * FROM '{path}'").fetchall()
         assert written == result.fetchall()
+
+
+def test_methods_of_duckdb_alone_are_answered_with_ours(result: Result, con: Connection) -> None:
+    for of, name, remedy in (
+        (result, "to_csv", r"write_csv\(path\)"),
+        (result, "filter", "FROM result"),
+        (con, "fetchall", "read the result"),
+        (con, "executemany", "INSERT INTO t FROM df"),
+    ):
+        with pytest.raises(AttributeError, match=f"has no '{name}'. Write .*{remedy}"):
+            getattr(of, name)
+    assert not hasattr(result, "no_such")
+    assert copy.copy(result).fetchall() == pickle.loads(pickle.dumps(result)).fetchall()
 
 
 def test_a_notebook_shows_the_first_rows_escaped(result: Result) -> None:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
 
 import pyarrow as pa
 
@@ -55,6 +55,24 @@ OUTER = "outer query"
 """The stage name of row errors found by an outer SELECT, around the one with the call."""
 
 _SHOWN_ROWS = 10
+_HERE = {
+    **dict.fromkeys(("to_df", "fetchdf", "fetch_df"), "result.df()"),
+    **dict.fromkeys(
+        ("to_arrow_table", "fetch_arrow_table", "fetch_record_batch"), "result.arrow()"
+    ),
+    **dict.fromkeys(("description", "names"), "result.columns"),
+    **dict.fromkeys(("types", "dtypes"), "result.arrow().schema.types"),
+    **dict.fromkeys(
+        ("aggregate", "distinct", "filter", "join", "limit", "order", "project", "query", "union"),
+        "con.sql('SELECT ... FROM result'), where `result` is the variable",
+    ),
+    "create": "con.sql('CREATE TABLE t AS FROM result'), where `result` is the variable",
+    "fetchnumpy": "result.df().to_numpy()",
+    "shape": "len(result) and len(result.columns)",
+    "to_csv": "result.write_csv(path)",
+    "to_parquet": "result.write_parquet(path)",
+}
+"""What stands in place of methods of DuckDB's relations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +226,10 @@ class Result:
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        remedy = f" Write {_HERE[name]}." if name in _HERE else ""
+        raise AttributeError(f"A result has no {name!r}.{remedy}", name=name, obj=self)
 
     def __repr__(self) -> str:
         return self._shown(_SHOWN_ROWS)

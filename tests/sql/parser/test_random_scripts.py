@@ -48,6 +48,10 @@ def scripts(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
     made = (
         f"CREATE TABLE made AS SELECT id, {other.format(draw(st.sampled_from(TEXTS)))} AS d FROM v"
     )
+    written = other.format(draw(st.sampled_from(["$text", "''"])))
+    rows = f"VALUES (3, {written}), ($n, 'x')"
+    into = ["INSERT INTO made " + rows, f"INSERT INTO made FROM ({rows}) AS v(i, d) ORDER BY i"]
+    inserted = draw(st.lists(st.sampled_from(into), max_size=1))
     source = draw(
         st.sampled_from(["films", "v", "w", "v AS x",
                          "v JOIN made USING (id)", "(SELECT * FROM w WHERE id <> $n) AS x"])
@@ -63,7 +67,7 @@ def scripts(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
     )
     end = end.replace("id, ALL", "ALL")
     last = f"SELECT id, {', '.join(items)}, $n + id FROM {source}{where}{end}"
-    script = "; ".join([*macros, view, outer, made, last])
+    script = "; ".join([*macros, view, outer, made, *inserted, last])
     values = {"n": draw(st.integers(0, 7)), "text": draw(VALUES)}
     return script, {name: one for name, one in values.items() if f"${name}" in script}
 
