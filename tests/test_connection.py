@@ -193,10 +193,14 @@ def test_a_wrong_setting_of_a_query_is_a_config_error() -> None:
         ({"labels": ["\ud800", "No"]}, "not valid Unicode"),
         ({"stop": [1]}, "list of strings"),
         ({"allowed": ["a"]}, "labels"),
+        ({"budget": "5USD"}, r"budget is a setting of rq.connect"),
+        ({"model": "demo"}, r"model := 'NAME'"),
     ]
     for settings, message in cases:
         with connect(Echo()) as con, pytest.raises(ConfigError, match=message):
             con.sql("SELECT LLM('?')", **settings)
+    with pytest.raises(ConfigError, match="was given mdel, and no model"):
+        connect(mdel="demo")
 
 
 def test_errors_of_the_query_itself_pass_through() -> None:

@@ -134,6 +134,11 @@ def connect(
     Raises ConfigError, ModelError, MissingExtraError or TableError (for `database`).
     """
     check_progress(progress)
+    if source is None and model is None and options:
+        given = ", ".join(sorted(options))
+        raise ConfigError(
+            f"connect was given {given}, and no model. Write rq.connect('demo', ...)."
+        )
     answering, options = answering_of(source, model, options)
     how = form or DEFAULT_FORM, nulls, kinds_of(redact), cascade
     config = QueryConfig(order, on_error, guard, guard_rows, *how)
@@ -149,6 +154,7 @@ def connect(
         shelf = Shelf.open(index, embedder_of(embedder), hint_for(embedder))
         corpora = install_search(host, shelf)
         others = models_of(models or {}, answering if owned else "", options, ledger, form)
+        host.kept.models = frozenset((*others.own, *(models or {})))
         opened.pop_all()
     return Connection(host, backend, config, known, clock, owned, corpora, others, progress)
 

@@ -70,7 +70,7 @@ WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT CAST(LLM('len', i) AS INTEGER)
   FROM n
 ! UnsupportedQueryError Run the recursion first
 SELECT list_transform(tags, lambda t: LLM('up', t)) FROM films  ! UnsupportedQueryError unnest
-INSERT INTO films (title) VALUES (LLM('up', 'x'))  ! UnsupportedQueryError in VALUES
+INSERT INTO films (title, id) VALUES (LLM('up', 'x'), DEFAULT)  ! QueryError leave its column out
 TRUNCATE empty; DELETE FROM films RETURNING LLM('up', title)
 ! UnsupportedQueryError In statement 2 of 2: An LLM call is in RETURNING
 SELECT * FROM range(CAST(LLM('len', 'x') AS INTEGER))  ! UnsupportedQueryError in FROM

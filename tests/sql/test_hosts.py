@@ -317,3 +317,6 @@ def test_a_table_is_taken_back(con: Connection) -> None:
     con.unregister("t")
     with pytest.raises(TableError, match="table 't' is not known"):
         con.unregister("t")
+    con.sql("CREATE TABLE own AS SELECT 1 AS a")
+    with pytest.raises(TableError, match="DROP TABLE"):
+        con.unregister("own")

@@ -48,6 +48,8 @@ def test_rows_are_printed_and_written(
         getattr(result, f"write_{ending}")(path)
         written = duckdb.execute(f"SELECT * FROM '{path}'").fetchall()
         assert written == result.fetchall()
+    result.head(1).write_csv(tmp_path / "one.csv", sep=";", header=False)
+    assert ";" in (tmp_path / "one.csv").read_text().splitlines()[0]
 
 
 def test_methods_of_duckdb_alone_are_answered_with_ours(result: Result, con: Connection) -> None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from relquery.connection import Connection
-from relquery.errors import UnknownTableError
+from relquery.errors import QueryError, UnknownTableError
 
 everywhere = pa.table({"word": ["global"]})
 
@@ -56,6 +56,16 @@ def test_tables_and_names_in_with_come_first(con: Connection) -> None:
     assert con.sql("WITH entry AS (SELECT 5 AS id) SELECT id FROM entry").fetchall() == [(5,)]
     con.sql("CREATE TABLE made AS SELECT 1 AS a; SELECT a FROM made")
     assert con.sql("SELECT a FROM made").fetchall() == [(1,)]
+
+
+def test_a_view_over_a_variable_says_what_to_do(con: Connection) -> None:
+    reader = pa.table({"id": [7]}).to_reader()
+    assert reader is not None
+    assert con.sql("SELECT id FROM reader").fetchall() == [(7,)]
+    frame = pa.table({"id": [77]})
+    with pytest.raises(QueryError, match=r"con.register\('frame', frame\)"):
+        con.sql("CREATE VIEW v AS FROM frame")
+    assert frame
 
 
 def test_other_variables_are_not_tables(con: Connection) -> None:

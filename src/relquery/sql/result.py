@@ -205,11 +205,12 @@ class Result:
         """Print the first rows."""
         print(self._shown(max_rows))
 
-    def write_csv(self, path: str | Path) -> None:
-        """Write all rows to a CSV file, with a line of names."""
+    def write_csv(self, path: str | Path, *, sep: str = ",", header: bool = True) -> None:
+        """Write all rows to a CSV file. header: with a line of names."""
         import pyarrow.csv as pa_csv
 
-        pa_csv.write_csv(for_csv(self.table, distinct_names(self.columns)), path)
+        options = pa_csv.WriteOptions(include_header=header, delimiter=sep)
+        pa_csv.write_csv(for_csv(self.table, distinct_names(self.columns)), path, options)
 
     def write_parquet(self, path: str | Path) -> None:
         """Write all rows to a Parquet file."""

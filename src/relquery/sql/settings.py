@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import fields
 from typing import Any
 
+from relquery.config import OF_CONNECT
 from relquery.errors import ConfigError, unknown
 from relquery.prompt import Sampling
 
@@ -28,6 +29,9 @@ def read_sampling(
     function: what was given them; the user could have meant another keyword of it.
     """
     for name in settings:
+        if name in (*OF_CONNECT, "budget", "base_url", "api_key"):
+            own = " A call may have its own: model := 'NAME'." * (name == "model")
+            raise ConfigError(f"{name} is a setting of rq.connect(...), not of a query.{own}")
         if name not in SETTINGS:
             others = [] if function is None else keywords_of(function)
             raise ConfigError(unknown("setting", name, [*SETTINGS, *others], of="a query"))

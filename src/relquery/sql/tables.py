@@ -37,7 +37,7 @@ _HEAD = 1 << 20  # the header of a CSV file must fit in this many bytes
 _FRAMES = {
     "pandas": ("DataFrame",),
     "polars": ("DataFrame", "LazyFrame"),
-    "pyarrow": ("Table", "RecordBatch"),
+    "pyarrow": ("Table", "RecordBatch", "RecordBatchReader"),
     "duckdb": ("DuckDBPyRelation",),
     "relquery": ("Result",),
 }
@@ -267,6 +267,9 @@ def _define(database: Database, sql: str, path: object, called: str) -> None:
         raise TableError(f"{called}: {path} cannot be read: {error}") from error
 
 
+_ALL_VIEWS = "FROM duckdb_views() WHERE NOT internal"
+
+
 def unregister(database: Database, name: str) -> None:
     """Take back what `register` made. Raises TableError for another name."""
     with database.held():
@@ -274,7 +277,13 @@ def unregister(database: Database, name: str) -> None:
         if name.lower() not in {known.lower() for known in tables}:
             raise TableError(unknown("table", name, tables))
         _check_name(database, name)
+        before = database.fetch(_ALL_VIEWS).num_rows, len(database.attached)
         _forget(database, name)
+        if before == (database.fetch(_ALL_VIEWS).num_rows, len(database.attached)):
+            raise TableError(
+                f"'{name}' was not registered: it is in the database. Drop it there: DROP TABLE "
+                f"{quoted(name)}."
+            )
 
 
 def _check_name(database: Database, name: str) -> None:
@@ -351,7 +360,8 @@ def to_arrow(called: str, data: object) -> pa.Table:
     if table is None:
         raise TableError(
             f"{called} is of type {type(data).__name__}. Expected a path, a pandas or "
-            "polars frame, an Arrow table, a Result, a dict of columns or a list of dicts."
+            "polars frame, an Arrow table, a Result, a dict of columns or a list of dicts. Several "
+            "files have a pattern, such as 'logs/*.csv'."
         )
     if not table.num_columns:
         raise TableError(f"{called} has no columns. Give at least one.")

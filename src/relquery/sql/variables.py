@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from inspect import CO_OPTIMIZED
 from typing import Any
 
-from relquery.errors import QueryError, RelqueryError
+from relquery.errors import QueryError, RelqueryError, UnknownTableError
 from relquery.sql import tables as hosts
 from relquery.sql.host.database import Database
 from relquery.sql.parser.parse import parser
@@ -46,7 +46,16 @@ def lent(database: Database, sql: str, variables: Mapping[str, Any]) -> Iterator
             if name.lower() not in known:
                 hosts.register(database, name, variables[name], called=f"The variable '{name}'")
                 registered.append(name)
-        yield
+        try:
+            yield
+        except UnknownTableError as error:
+            name = next((one for one in named if f"'{one}'" in str(error)), None)
+            if name is None:
+                raise
+            raise QueryError(
+                f"{name} is a variable, which a statement such as CREATE VIEW cannot read. "
+                f"Register it first: con.register('{name}', {name})."
+            ) from error
     finally:
         for name in registered:
             with suppress(RelqueryError):  # such as after `close`

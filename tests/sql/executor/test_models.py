@@ -162,6 +162,17 @@ def test_snowflakes_order_has_the_model_first(con: Connection, named: Named) -> 
     assert con.sql(ask.format("'claude-4', 'Say ' || title")).fetchall() == [("Say Alien",)]
 
 
+def test_a_name_of_the_connections_models_may_stand_first_too() -> None:
+    strong = FakeBackend(lower, "strong")
+    with opened(models={"strong": strong}, form="json") as con:
+        for call in ("'strong', 'up', title", "'strong', PROMPT('up')", "'strong', title"):
+            con.sql(f"SELECT AI_COMPLETE({call}) FROM films WHERE id = 1")
+        assert isinstance(con.backend, FakeBackend)
+        assert (len(strong.asked), con.backend.asked) == (3, [])
+        con.sql("SELECT AI_COMPLETE('up', title) FROM films WHERE id = 1")
+        assert len(con.backend.asked) == 1
+
+
 @pytest.mark.parametrize("cheap", ["first", "second"])
 def test_of_two_filters_the_cheaper_model_goes_first(cheap: str) -> None:
     own, other = (CHEAP, DEAR) if cheap == "first" else (DEAR, CHEAP)

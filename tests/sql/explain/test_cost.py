@@ -172,6 +172,7 @@ def test_what_follows_a_filter_has_bounds_until_its_share_is_given(mini: Connect
 
 def test_the_statement_returns_a_row_per_stage_and_one_for_all(mini: Connection) -> None:
     table = mini.sql(f"EXPLAIN (COST) {FILTERED}").arrow()
+    assert mini.sql(f"EXPLAIN COST {FILTERED}").arrow().schema == table.schema
     again = mini.explain(f"explain ( cost ) {FILTERED}").arrow()
     assert table.schema == COST_SCHEMA
     assert table.column("stage").to_pylist() == ["filter 1", "projection 1", "total"]

@@ -67,12 +67,6 @@ def test_rows_that_cannot_be_told_apart_are_left_alone() -> None:
         con.sql("DELETE FROM v WHERE LLM('yes', a) = 'Yes'")
 
 
-def test_default_beside_a_call_is_answered_with_what_to_write() -> None:
-    con = opened(setup=_TABLES)
-    with pytest.raises(QueryError, match=r"leave its column out: INSERT INTO t \(a\) VALUES"):
-        con.sql("INSERT INTO t (id, s, a) VALUES (1, DEFAULT, LLM('up', 'x'))")
-
-
 def test_a_wrong_change_says_why_within_a_transaction() -> None:
     con = opened(setup=_TABLES)
     con.sql("BEGIN")

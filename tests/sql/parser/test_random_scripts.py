@@ -49,7 +49,7 @@ def scripts(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
         f"CREATE TABLE made AS SELECT id, {other.format(draw(st.sampled_from(TEXTS)))} AS d FROM v"
     )
     written = other.format(draw(st.sampled_from(["$text", "''"])))
-    rows = f"VALUES (3, {written}), ($n, 'x')"
+    rows = f"VALUES (3, {written}), ($n, NULL)"
     into = ["INSERT INTO made " + rows, f"INSERT INTO made FROM ({rows}) AS v(i, d) ORDER BY i"]
     inserted = draw(st.lists(st.sampled_from(into), max_size=1))
     source = draw(

@@ -74,7 +74,9 @@ def complete(given: LlmFunction) -> Expression:
 def _take_model(given: LlmFunction) -> None:
     """Take the name of a model that stands first, where Snowflake's function has it."""
     first = literal_of(given.nodes[0]) if len(given.nodes) > 1 else None
-    if isinstance(first, str) and NAMED not in given.nodes[0].meta and _MODEL.fullmatch(first):
+    if not isinstance(first, str) or NAMED in given.nodes[0].meta:
+        return
+    if first in given.database.kept.models or _MODEL.fullmatch(first):
         del given.nodes[0]
         given.set_option("model", first)
 

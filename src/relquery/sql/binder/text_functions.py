@@ -105,7 +105,7 @@ def redact(given: LlmFunction) -> Expression:
     What rules find is replaced before the text is sent. The model names the rest, which is looked
     for in the text; so nothing else of it changes.
     """
-    listed = given.take(tuple)
+    listed = given.take(tuple) or given.options.pop("labels", None)
     kinds = OF_MODELS if listed is None else given.kinds(listed, OF_MODELS)
     if len(given.nodes) != 1 or isinstance(literal_of(given.nodes[0]), Template) or not kinds:
         raise QueryError(
@@ -150,6 +150,6 @@ FUNCTIONS: dict[str, tuple[Binder, tuple[str, ...]]] = llm_functions.FUNCTIONS |
     "ai_sentiment": (sentiment, ("labels", "instruction")),
     "ai_translate": (translate, ("instruction",)),
     "ai_summarize": (summarize_text, ("instruction",)),
-    "ai_redact": (redact, ("instruction",)),
+    "ai_redact": (redact, ("labels", "instruction")),
 }
 """What makes the value of each function, and the options that it has beside those of all."""

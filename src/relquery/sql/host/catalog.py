@@ -284,6 +284,8 @@ class KeptDefinitions:
     """Whether a statement calls functions that read tables."""
     compared_by: Callable[[], str] = str
     """What compares texts in the functions of retrieval, for people."""
+    models: frozenset[str] = frozenset()
+    """Names of models that the connection was given."""
     compared: set[str] = field(default_factory=set)
     """Those of these functions that the present query has called."""
 

@@ -29,6 +29,7 @@ _NO_SOURCE = re.compile(r'Referenced table "(.+?)" not found')
 _OURS = "|".join((*sorted(ours.FUNCTIONS), "prompt", "module", "bag"))
 _NO_LLM = re.compile(rf"Function with name ({_OURS}) does not exist", re.IGNORECASE)
 _NO_FUNCTION = re.compile(r"Function with name (\w+) does not exist")
+_NO_EXTENSION = re.compile(r"install the required extension '(\w+)")
 _NO_ROWS = re.compile(r"Table Function with name (\w+) does not exist", re.IGNORECASE)
 _OTHER_COUNT = re.compile(r"Macro (\w+)\(\) does not support the supplied arguments")
 _CSV = re.compile(r"CSV Error on Line: (\d+)")
@@ -82,6 +83,11 @@ def _file_error(error: Exception) -> TableError | None:
     message = str(error)
     if isinstance(error, duckdb.IOException | duckdb.HTTPException):
         return TableError(first_line(message))
+    if found := _NO_EXTENSION.search(message):
+        return TableError(
+            f"DuckDB needs its extension {found[1]} for this, and could not fetch it. Run INSTALL "
+            f"{found[1]} where there is a network, or register a file of this machine."
+        )
     return TableError(_csv_error(message)) if _CSV.search(message) else None
 
 

@@ -95,6 +95,8 @@ def _without_cost(sql: str, tokens: Sequence[Token]) -> str:
     """A text with blanks in place of `(COST)` after the EXPLAIN that begins a statement."""
     for at in range(len(tokens) - 3):
         begins = at == 0 or tokens[at - 1].text == ";"
+        if begins and words(tokens, at, 2) == ["EXPLAIN", "COST"]:  # without parentheses
+            sql = sql[: tokens[at + 1].start] + " " * 4 + sql[tokens[at + 1].end :]
         if begins and words(tokens, at, 4) == ["EXPLAIN", "(", "COST", ")"]:
             start, end = tokens[at + 1].start, tokens[at + 3].end
             sql = sql[:start] + " " * (end - start) + sql[end:]
