@@ -88,7 +88,9 @@ LAYERS: dict[str, set[str]] = {
     | {"progress", "backends.base", "backends", "backends.load", "demo", "spans"},
     "evaluation": {"errors", "report", "html", "sql", "connection"},
     "notebook": {"errors", "html", "sql", "connection"},
-    "frames": BASE | RECORDS | {"progress", "sql", "backends.base", "connection"},
+    "frames": BASE
+    | RECORDS
+    | {"progress", "sql", "retrieval", "backends.base", "backends", "connection"},
     "spark": BASE
     | WHAT
     | RECORDS
@@ -144,8 +146,7 @@ ROOMS: dict[str, list[str]] = {
         "provider.budget", "provider.codec", "provider.dispatch", "provider",
     ],
     "frames": [
-        "hints", "data", "expressions", "arguments", "nodes", "block", "compile", "recall", "runs",
-        "pairs", "frame", "lotus",
+        "hints", "data", "expressions", "arguments", "relation", "recall", "runs", "frame", "lotus",
     ],
     "serve": [
         "settings", "values", "errors", "body", "tools", "admission", "auth", "metrics",

@@ -123,8 +123,8 @@ VERBS: dict[str, tuple[OnFrame, OnRows]] = {
         lambda rows, n, words: model.sem_map(rows, n.say(words), "new"),
     ),
     "sem_map_again": (
-        lambda lazy, _, words: lazy.sem_map(words, output="new"),
-        lambda rows, _, words: model.sem_map(rows, words, "new"),
+        lambda lazy, _, words: lazy.sem_map(words, output="newer"),
+        lambda rows, _, words: model.sem_map(rows, words, "newer"),
     ),
     "sem_classify": (
         lambda lazy, n, words: lazy.sem_classify(n.say(words), ["x", "y"], "group"),
@@ -173,6 +173,14 @@ VERBS: dict[str, tuple[OnFrame, OnRows]] = {
     ),
 }
 """Of each verb, how it is called on a frame, and the same without SQL."""
+MADE = {
+    "asked": "count",
+    "sem_map": "new",
+    "sem_map_again": "newer",
+    "sem_classify": "group",
+    "sem_extract": "tag",
+}
+"""A column that a verb makes."""
 
 
 def distinct(rows: list[Row], name: str, threshold: float) -> list[Row]:
@@ -314,6 +322,8 @@ def compare(
     lazy = lend(table.astype({n.key: "Int64"}))
     for step in steps:
         if step[0] == "sem_map_again" and "new" not in lazy.columns:
+            continue
+        if MADE.get(step[0]) in lazy.columns:  # no answer replaces another
             continue
         on_frame, on_rows = VERBS[step[0]]
         lazy, rows = on_frame(lazy, n, step[1]), on_rows(rows, n, step[1])

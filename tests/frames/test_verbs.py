@@ -95,7 +95,7 @@ def test_labels_and_classes(films: Frame) -> None:
 
 
 def test_a_new_column_takes_the_place_of_the_old_one(films: Frame) -> None:
-    lazy = films.sem_map("Say {title}", output="TITLE")
+    lazy = films.with_columns(TITLE="upper(title)")
     assert lazy.columns == ["TITLE", "year"]
     assert lazy.sort("year").with_columns(year="-year").collect()[0]["year"] == -1970
 

@@ -315,6 +315,11 @@ class SchedulerOutput:
         return sum(self.num_scheduled_tokens.values())
 
 
+class SchedulingPolicy(Enum):
+    FCFS = "fcfs"
+    PRIORITY = "priority"
+
+
 class Scheduler:
     """invalid: blocks whose states could not be loaded in the last step."""
 
@@ -336,6 +341,7 @@ class Scheduler:
         self.long_prefill_token_threshold = 0
         self.block_size = self.hash_block_size = block_size
         self.pause_state = PauseState.UNPAUSED
+        self.policy = SchedulingPolicy((additional_config or {}).get("policy_of_vllm", "fcfs"))
         self.requests: dict[str, Request] = {}
         self.running: list[Request] = []
         self.waiting: Any = ()
@@ -592,7 +598,7 @@ _MODULES = {
     ".v1.core.kv_cache_utils": "get_block_hash",
     ".v1.core.sched.async_scheduler": "AsyncScheduler",
     ".v1.core.sched.interface": "PauseState",
-    ".v1.core.sched.request_queue": "RequestQueue",
+    ".v1.core.sched.request_queue": "RequestQueue SchedulingPolicy",
     ".v1.core.sched.scheduler": "Scheduler",
     ".distributed.kv_transfer.kv_connector.factory": "KVConnectorFactory",
     ".distributed.kv_transfer.kv_connector.v1.base": (

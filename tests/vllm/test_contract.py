@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 
@@ -13,6 +14,7 @@ from relquery.vllm.contract import MovedError, check_code, check_request, check_
 from tests.engine.harness import for_each
 from tests.vllm.fake import Scheduler
 from tests.vllm.test_scheduler import request, scheduler
+from tests.vllm.wheels import Wheel
 
 SOURCE = Path(contract.__file__).parent
 
@@ -68,3 +70,23 @@ def test_attributes_of_managers_and_blocks_that_are_gone_are_named(name: str, of
     delattr(served.pool.blocks[0] if is_block else kept.coordinator.single_type_managers[0], name)
     with pytest.raises(MovedError, match=rf"{of}\.{name}"):
         check_scheduler(served)
+
+
+def test_a_wheel_is_read_for_all_of_it_without_being_imported(tmp_path: Path) -> None:
+    parts = {
+        "vllm/__init__.py": "from vllm.llm import LLM",
+        "vllm/llm.py": "class A:\n    def step(self, a, *, b): ...\nclass LLM(A):\n    x: int",
+        "vllm/v1/__init__.py": "from .core import Pool",
+        "vllm/v1/core.py": "class Pool:\n    def __init__(self, n): self.total = n\n    FULL = 1",
+    }
+    with ZipFile(tmp_path / "vllm.whl", "w") as file:
+        for name, text in parts.items():
+            file.writestr(name, text)
+    with ZipFile(tmp_path / "vllm.whl") as file:
+        wheel = Wheel(file)
+        there = {"vllm.LLM": ("x",), "vllm.LLM.step": ("a", "b"), "vllm.v1.Pool": ("n",)}
+        assert not [*wheel.lacks(there)]
+        gone = {"vllm.LLM.stop": (), "vllm.LLM.step": ("c",), "vllm.v2.Pool": ()}
+        assert [*wheel.lacks(gone)] == ["vllm.LLM.stop", "vllm.LLM.step(c)", "vllm.v2.Pool"]
+        assert wheel.find("vllm.v1.core.Pool.FULL") is not None
+        assert wheel.attributes() == {"total", "__init__"}

@@ -33,6 +33,11 @@ def scheduler(
     return RelServeScheduler(config, blocks, BLOCK, tokens, seats)
 
 
+def test_a_policy_of_vllm_that_ours_would_ignore_is_refused_at_the_start() -> None:
+    with pytest.raises(ConfigError, match=r"--scheduling-policy priority .*relquery_deadline"):
+        RelServeScheduler({"policy_of_vllm": "priority"}, 60, BLOCK, 48, 8)
+
+
 def request(name: str, prompt: list[int], answer: int, **said: Any) -> Request:
     return Request(name, prompt, answer, BLOCK, SamplingParams(extra_args=said))
 

@@ -1,12 +1,13 @@
 """Where the rows of a frame come from, and the form in which it gives them back.
 
-From data of another library, a file, or a table by its name; back to the library of the data.
+From data of another library, a file, or a table by its name; back to the library of the data, where
+columns that no verb has changed are those of the data, so that they keep types that SQL lacks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,13 +28,13 @@ Library = Literal["pandas", "polars", "arrow", "duckdb", "rows", "columns", "rel
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Source:
-    """A table of a connection. index, dtypes: of a pandas frame, when the frame was made."""
+    """A table of a connection."""
 
     connection: Connection
     table: str | Lent
     library: Library
-    index: Any = None
-    dtypes: Mapping[str, Any] = field(default_factory=dict)
+    data: Any = None
+    """A pandas or polars frame or an Arrow table as it was when the frame was made; else None."""
 
     def register(self) -> str:
         """The table in SQL; what is not in the connection yet is registered."""
@@ -41,6 +42,30 @@ class Source:
             return self.table
         lent = self.connection.lent
         return quoted(lent.register(self.table, self.connection.database))
+
+    def column(self, name: str, rows: pa.ChunkedArray) -> Any:
+        """The values of a column in some rows, by number; missing where there is no number."""
+        if self.library == "arrow":
+            return _taken(self.data.column(name), rows)
+        if self.library == "polars":
+            import polars
+
+            assert isinstance(self.table, Lent)
+            data = self.table.collected if self.data is None else self.data
+            return data.get_column(name).gather(polars.from_arrow(rows))
+        at = [str(one) for one in self.data.columns].index(name)
+        column = self.data.iloc[:, at].reset_index(drop=True)
+        return column.reindex(rows.fill_null(-1).to_numpy())
+
+
+def _taken(column: pa.ChunkedArray, rows: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The values in some rows, also of types that Arrow cannot take from, such as string views."""
+    try:
+        return column.take(rows)
+    except pa.ArrowNotImplementedError:
+        values = column.to_pylist()
+        found = [None if row is None else values[row] for row in rows.to_pylist()]
+        return pa.chunked_array([pa.array(found, column.type)])
 
 
 def read_source(data: object, connection: Connection) -> tuple[Source, tuple[str, ...]]:
@@ -59,14 +84,13 @@ def read_source(data: object, connection: Connection) -> tuple[Source, tuple[str
         names = _checked(list(data.collect_schema().names()))
         return Source(connection, connection.lent.lend(data, None), library), names
     rows: Any = data
-    index, dtypes = None, {}
     if library == "pandas":  # Arrow would share its numbers, which the user may change
-        rows, index = rows.copy(), rows.index
-        dtypes = dict(zip(map(str, rows.columns), rows.dtypes, strict=True))
+        rows = rows.copy()
     table = export(rows) if library == "duckdb" else to_arrow("The data of rq.frame", rows)
     names = _checked(table.column_names)
     lent = connection.lent.lend(data, table)
-    return Source(connection, lent, library, index, dtypes), names
+    kept = {"pandas": rows, "polars": rows, "arrow": table}.get(library)
+    return Source(connection, lent, library, kept), names
 
 
 def _check_table(data: object) -> None:
@@ -137,42 +161,24 @@ def _library(data: object) -> Library:
     return "columns" if isinstance(data, dict) else "arrow"
 
 
-def give_back(result: Result, source: Source) -> Any:
-    """The rows as the library of the source has them; see Frame.collect."""
-    return _FORMS[source.library](result)
+KEEPS_TYPES: frozenset[Library] = frozenset(("pandas", "polars", "arrow"))
+"""Libraries whose data have types that SQL lacks."""
 
 
-def with_index(frame: Any, numbers: pa.ChunkedArray, source: Source) -> Any:
-    """A pandas frame whose rows have the index of those of the input with these numbers."""
-    frame.index = source.index.take(numbers.to_numpy())
-    return frame
+def in_form(result: Result, library: Library) -> Any:
+    """The rows in the form of a library, in the types that SQL has."""
+    return _FORMS[library](result)
 
 
-def with_dtypes(frame: Any, dtypes: Mapping[str, Any]) -> Any:
-    """A pandas frame whose columns have the dtypes of the input, where they hold the same values.
-
-    A frame of relquery has what SQL and Arrow make of them: a categorical comes back as text.
-    """
-    for name, dtype in dtypes.items():
-        column = frame[name]
-        if column.dtype != dtype and (before := _as_before(column, dtype)) is not None:
-            frame[name] = before
-    return frame
-
-
-def _as_before(column: Any, dtype: Any) -> Any:
-    """A column with another dtype; None if pandas cannot convert it and back without a loss."""
-    if dtype == "object" and column.dtype != "str":  # what else its values were is not known
-        return None
-    known = column.notna()
-    try:
-        cast = column.astype(dtype)
-        if dtype == "object":
-            cast[~known] = None
-        again = cast[known].astype(column.dtype)
-    except (TypeError, ValueError, ArithmeticError, NotImplementedError):
-        return None  # of pandas; numbers that overflow, also decimal ones; types Arrow cannot cast
-    return cast if cast.notna().equals(known) and again.equals(column[known]) else None
+def with_column(table: Any, at: int, values: Any) -> Any:
+    """A table of a library with other values in a column, of which it has as many."""
+    if isinstance(table, pa.Table):
+        return table.set_column(at, table.field(at).name, values)
+    name = table.columns[at]
+    if hasattr(table, "isetitem"):  # of pandas
+        table.isetitem(at, values.set_axis(table.index))
+        return table
+    return table.with_columns(values.alias(name))
 
 
 def _rows(result: Result) -> list[dict[str, Any]]:

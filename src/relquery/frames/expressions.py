@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from relquery.errors import ConfigError, RelqueryError, UnknownColumnError, type_of
+from relquery.errors import ConfigError, QueryError, RelqueryError, UnknownColumnError, type_of
 from relquery.sql import names as ours
 from relquery.sql.binder.functions import FunctionCatalog
 from relquery.sql.host.database import Database
@@ -155,6 +155,43 @@ def finder(columns: Sequence[str]) -> Find:
             )
         column = find_column(name, columns)
         return Field(column, quoted(column))
+
+    return find
+
+
+def side_finder(left: Sequence[str], right: Sequence[str], names: tuple[str, str]) -> Find:
+    """Finds `{title:left}`, `{title:right}`, or a column that only one of two frames has.
+
+    left, right: their columns. names: SQL of both sides.
+    """
+    sides = {"left": (left, names[0]), "right": (right, names[1])}
+    both = list(dict.fromkeys((*left, *right)))
+
+    def of_side(name: str, side: str) -> Field:
+        columns, sql = sides[side]
+        column = find_column(name, columns, f"the {side} frame")
+        return Field(column, f"{sql}.{quoted(column)}")
+
+    def find(name: str) -> Field:
+        column, colon, side = name.rpartition(":")
+        which = side.strip().lower()
+        # Else it may be the whole name of a column that another join has made.
+        is_whole = which in sides and has_column(name, both)
+        if colon and which in sides and (has_column(column, sides[which][0]) or not is_whole):
+            return of_side(column, which)
+        found = [one for one, (columns, _) in sides.items() if has_column(name, columns)]
+        if len(found) == 2:
+            raise QueryError(
+                f"Both frames have the column '{name}'. Write {{{name}:left}} or {{{name}:right}}."
+            )
+        if found:
+            return of_side(name, found[0])
+        if colon and has_column(column, both):
+            raise QueryError(
+                f"'{{{name}}}' names the side {side!r}, which must be left or right: "
+                f"{{{column}:left}} or {{{column}:right}}."
+            )
+        raise UnknownColumnError(name, "either frame", both)
 
     return find
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NoReturn, get_args
 
 from relquery.config import CASCADE
 from relquery.connection import Connection
-from relquery.errors import ConfigError, UnknownVerbError, type_of
+from relquery.errors import ConfigError, UnknownVerbError, type_of, unknown_value
 from relquery.frames.arguments import (
     Names,
     call,
@@ -25,17 +25,34 @@ from relquery.frames.data import read_source
 from relquery.frames.expressions import (
     Field,
     Langex,
+    Reads,
     check_named,
     find_column,
     finder,
+    has_column,
     read_expression,
     read_langex,
+    side_finder,
 )
 from relquery.frames.hints import ROWS, no_dict, no_item, no_name, no_order, no_such
-from relquery.frames.nodes import Best, Choose, Extend, Group, Keep, Limit, Node, Read, Sort
-from relquery.frames.pairs import distinct, joined, nearest
+from relquery.frames.relation import (
+    EARLIER,
+    LATER,
+    LEFT,
+    RIGHT,
+    Blocking,
+    Columns,
+    How,
+    Relation,
+    join,
+    nearest,
+)
 from relquery.frames.runs import Runs
 from relquery.sql.names import quoted, quoted_text
+
+_SHOWN = 3  # names in a message
+SAME = "Do {0} and {1} say the same?"
+"""What a pair of texts is asked, to confirm that they are duplicates."""
 
 
 def frame(data: object, connection: Connection | None = None) -> Frame:
@@ -56,7 +73,7 @@ def frame(data: object, connection: Connection | None = None) -> Frame:
             "con = rq.connect('demo'), and then rq.frame(data, con)."
         )
     source, columns = read_source(data, connection)
-    return Frame(Read(source, columns), source)
+    return Frame(Relation.read(source, columns), connection, source.library)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -80,8 +97,8 @@ class Frame(Runs):
         given = check_options(options, "sem_filter", "threshold", *CASCADE)
         asked = call("AI_FILTER", [quoted_text(langex.claim.prompt)], langex.fields, given)
         if output is not None:
-            return self._extended(output, asked, langex, "sem_filter")
-        return self._on(Keep(self.node, asked, _reads(langex)))
+            return self._extended((output,), asked, _reads(langex), "sem_filter")
+        return self._on(self.relation.keep(asked, _reads(langex)))
 
     def sem_map(
         self, instruction: str, output: str = "_map", *, labels: Sequence[str] = (), **options: Any
@@ -101,7 +118,7 @@ class Frame(Runs):
             given["labels"] = check_labels(labels, "sem_map")
         value = call("LLM", [quoted_text(langex.prompt)], langex.fields, given)
         names = tuple(one.name for one in outputs)
-        return self._on(Extend(self.node, names, value, _reads(langex), not is_one))
+        return self._extended(names, value, _reads(langex), "sem_map", is_struct=not is_one)
 
     def sem_extract(
         self,
@@ -120,7 +137,6 @@ class Frame(Runs):
         given = check_options(options, "sem_extract", "retry")
         if isinstance(output, Mapping):
             names = tuple(output)
-            check_names(names, "sem_extract")
             given["output"] = {name: about or "" for name, about in output.items()}
         else:
             outputs = read_outputs(output, "sem_extract")
@@ -129,7 +145,7 @@ class Frame(Runs):
         given["instruction"] = instruction
         value = call("AI_EXTRACT", [], fields, given)
         reads = frozenset(field.name for field in fields)
-        return self._on(Extend(self.node, names, value, reads, is_struct=True))
+        return self._extended(names, value, reads, "sem_extract", is_struct=True)
 
     def sem_classify(
         self,
@@ -146,14 +162,14 @@ class Frame(Runs):
         given["labels"] = check_labels(labels, "sem_classify")
         given |= {"instruction": langex.prompt, "multi": multi or None}
         value = call("AI_CLASSIFY", [], langex.fields, given)
-        return self._extended(output, value, langex, "sem_classify")
+        return self._extended((output,), value, _reads(langex), "sem_classify")
 
     def sem_score(self, instruction: str, output: str = "_score", **options: Any) -> Frame:
         """A new column with how likely the model says yes, 0 to 1."""
         langex = self._langex(instruction, "sem_score")
         given = check_options(options, "sem_score")
         value = call("AI_SCORE", [quoted_text(langex.claim.prompt)], langex.fields, given)
-        return self._extended(output, value, langex, "sem_score")
+        return self._extended((output,), value, _reads(langex), "sem_score")
 
     def sem_agg(
         self,
@@ -176,7 +192,7 @@ class Frame(Runs):
         asked = ", ".join([asked, *(field.sql for field in fields)])
         keys = tuple(self._field(name).name for name in names_in(by))
         check_names([*keys, output], "sem_agg")
-        return self._on(Group(self.node, keys, output, asked))
+        return self._on(self.relation.group(keys, output, asked))
 
     def sem_topk(self, instruction: str, k: int, *, by: Names = (), **options: Any) -> Frame:
         """The k rows that fit best, best first; with `by` those of each group.
@@ -188,11 +204,11 @@ class Frame(Runs):
         count = check_count(k, "k", "sem_topk")
         if not by:
             rank = call("AI_RANK", [quoted_text(langex.prompt)], langex.fields, given)
-            return self._on(Limit(Sort(self.node, (rank,)), count))
+            return self._on(self.relation.sort(rank).limit(count))
         asked = Langex(("Is this a good match for: ", *langex.parts, "?"), langex.fields)
         value = call("AI_SCORE", [quoted_text(asked.prompt)], langex.fields, given)
         keys = tuple(self._field(name).name for name in names_in(by))
-        return self._on(Best(self.node, value, keys, count))
+        return self._on(self.relation.best(value, keys, count))
 
     def sem_join(
         self,
@@ -215,14 +231,27 @@ class Frame(Runs):
         Pairs that it leaves out are lost if they match, so `result` measures its recall on
         `recall_sample` pairs of those left out, which are asked as well; 0 measures nothing.
         """
-        near = None if blocking is None else (blocking, recall_sample, seed)
-        if near is not None:
-            check_share(blocking, "blocking", "sem_join")
-            check_count(recall_sample, "recall_sample", "sem_join", least=0)
         if isinstance(other, str) and not isinstance(instruction, str):
             raise ConfigError("sem_join: Give the other frame first, then the instruction.")
+        if how not in get_args(How):
+            raise ConfigError(unknown_value("how", how, get_args(How), of="sem_join"))
         right = self._other(other, "sem_join")
-        return self._on(joined(self.node, right, instruction, how, near, options))
+        find = side_finder(self.columns, right.columns, (LEFT, RIGHT))
+        langex = read_langex(instruction, find, verb="sem_join")
+        check_named(langex, instruction, "sem_join", self.columns)
+        given = check_options(options, "sem_join", "classify")
+        asked = call("AI_FILTER", [quoted_text(langex.claim.prompt)], langex.fields, given)
+        texts = [_of_side(langex, side, instruction) for side in (LEFT, RIGHT)]
+        near = None
+        if blocking is not None:
+            check_share(blocking, "blocking", "sem_join")
+            sample = check_count(recall_sample, "recall_sample", "sem_join", least=0)
+            near = Blocking(texts[0], texts[1], blocking, sample, seed)
+        names = _paired(self.relation.columns, right.columns)
+        if how in ("semi", "anti"):
+            names = tuple((name, Field(name, f"{LEFT}.{quoted(name)}")) for name in self.columns)
+        check_names([name for name, _ in names], "sem_join")
+        return self._on(join(self.relation, right, how, asked, near, names))  # type: ignore[arg-type]
 
     def sem_sim_join(
         self,
@@ -239,7 +268,11 @@ class Frame(Runs):
         """
         right = self._other(other, "sem_sim_join")
         count = check_count(k, "k", "sem_sim_join")
-        return self._on(nearest(self.node, right, left_on, right_on, count, score))
+        one = find_column(left_on, self.columns, "the left frame")
+        two = find_column(right_on, right.columns, "the right frame")
+        names = _paired(self.relation.columns, right.columns)
+        check_names([*(name for name, _ in names), score], "sem_sim_join")
+        return self._on(nearest(self.relation, right, (one, two), count, names, score))
 
     def sem_search(
         self,
@@ -257,16 +290,17 @@ class Frame(Runs):
         """
         field = self._field(column)
         near = f"AI_SIMILARITY({field.sql}, {quoted_text(query)})"
-        node: Node = Keep(self.node, f"{field.sql} IS NOT NULL", frozenset({field.name}))
+        reads = frozenset({field.name})
+        rows = self.relation.keep(f"{field.sql} IS NOT NULL", reads)
         if score is not None:
             check_names([field.name, score], "sem_search")
-            node = Extend(node, (score,), near, frozenset({field.name}))
-        node = Limit(Sort(node, (f"{near} DESC NULLS LAST",)), check_count(k, "k", "sem_search"))
+            rows = rows.extend((score,), near, reads)
+        rows = rows.sort(f"{near} DESC NULLS LAST").limit(check_count(k, "k", "sem_search"))
         given = check_options(options, "sem_search")
         if rerank is None:
-            return self._on(node)
+            return self._on(rows)
         rank = call("AI_RANK", [quoted_text(Langex((query,), ()).prompt)], [field], given)
-        return self._on(Limit(Sort(node, (rank,)), check_count(rerank, "rerank", "sem_search")))
+        return self._on(rows.sort(rank).limit(check_count(rerank, "rerank", "sem_search")))
 
     def sem_dedup(
         self, column: str, threshold: float, *, ask: bool | str = False, **options: Any
@@ -280,7 +314,13 @@ class Frame(Runs):
         the same; or a question about `{0}` and `{1}`.
         """
         check_share(threshold, "threshold", "sem_dedup")
-        return self._on(distinct(self.node, column, threshold, ask, options))
+        name = find_column(column, self.columns)
+        given = check_options(options, "sem_dedup")
+        asks = None
+        if ask:
+            pair = [Field(name, f"{side}.{quoted(name)}") for side in (EARLIER, LATER)]
+            asks = call("AI_FILTER", [quoted_text(SAME if ask is True else ask)], pair, given)
+        return self._on(self.relation.distinct(name, threshold, asks))
 
     def select(self, *columns: Names) -> Frame:
         """Some of the columns, in this order; names, or lists of names."""
@@ -298,17 +338,17 @@ class Frame(Runs):
     def filter(self, condition: str) -> Frame:
         """The rows for which a condition in SQL holds, e.g. "year > 2000"."""
         given = read_expression(condition, "filter", self.columns, self.connection.database)
-        return self._on(Keep(self.node, f"({given.sql})", given.reads))
+        return self._on(self.relation.keep(f"({given.sql})", given.reads))
 
     def with_columns(self, *unnamed: object, **values: str) -> Frame:
         """New columns, each an expression in SQL: total="price * 2". One sees those before it."""
         if unnamed:
             raise ConfigError(no_name(unnamed[0]))
-        node, database = self.node, self.connection.database
+        rows, database = self.relation, self.connection.database
         for name, value in values.items():
-            given = read_expression(value, "with_columns", node.columns, database)
-            node = Extend(node, (name,), given.sql, given.reads, is_of_row=given.is_of_row)
-        return self._on(node)
+            given = read_expression(value, "with_columns", rows.columns, database)
+            rows = rows.extend((name,), given.sql, given.reads, is_of_row=given.is_of_row)
+        return self._on(rows)
 
     def sort(
         self, *columns: Names, descending: bool | Sequence[bool] = False, **others: object
@@ -328,13 +368,13 @@ class Frame(Runs):
             )
         fields = [self._sorted_by(name) for name in names]
         keys = zip(fields, ways, strict=True)
-        sql = tuple(f"{field.sql}{' DESC' * bool(way)} NULLS LAST" for field, way in keys)
-        return self._on(Sort(self.node, sql))
+        sql = (f"{field.sql}{' DESC' * bool(way)} NULLS LAST" for field, way in keys)
+        return self._on(self.relation.sort(*sql))
 
     def limit(self, count: int, *, offset: int = 0) -> Frame:
         """The first rows, after `offset` that are left out."""
         skipped = check_count(offset, "offset", "limit", least=0)
-        return self._on(Limit(self.node, check_count(count, "count", "limit", least=0), skipped))
+        return self._on(self.relation.limit(check_count(count, "count", "limit", least=0), skipped))
 
     def head(self, count: int = 5, *, offset: int = 0) -> Frame:
         """As `limit`, with 5 rows unless told."""
@@ -345,24 +385,44 @@ class Frame(Runs):
         if not pairs:
             raise ConfigError(f"{verb} leaves no column. Name at least one.")
         check_names([new for new, _ in pairs], verb)
-        return self._on(Choose(self.node, tuple(pairs)))
+        return self._on(self.relation.choose(pairs))
 
-    def _extended(self, output: str, value: str, langex: Langex, verb: str) -> Frame:
-        """With one new column."""
-        check_names([output], verb)
-        return self._on(Extend(self.node, (output,), value, _reads(langex)))
+    def _extended(
+        self,
+        names: tuple[str, ...],
+        value: str,
+        reads: Reads,
+        verb: str,
+        *,
+        is_struct: bool = False,
+    ) -> Frame:
+        """With new columns of answers. Raises ConfigError for a name that the frame has."""
+        check_names(names, verb)
+        for name in names:
+            if has_column(name, self.columns):
+                there = find_column(name, self.columns)
+                raise ConfigError(
+                    f"{verb} would replace the column {there!r}. Give its output another name, "
+                    f"or leave the column out first: f.select({self._others(there)})."
+                )
+        return self._on(self.relation.extend(names, value, reads, is_struct=is_struct))
 
-    def _on(self, node: Node) -> Frame:
-        return Frame(node, self.source)
+    def _others(self, left_out: str) -> str:
+        """The other columns as arguments, the first few of them."""
+        names = [repr(name) for name in self.columns if name != left_out]
+        return ", ".join([*names[:_SHOWN], *["..."] * (len(names) > _SHOWN)])
 
-    def _other(self, other: Frame | object, verb: str) -> Node:
+    def _on(self, relation: Relation) -> Frame:
+        return Frame(relation, self.connection, self.library)
+
+    def _other(self, other: Frame | object, verb: str) -> Relation:
         """The other side of a join. Raises ConfigError if it is of another connection."""
         right = other if isinstance(other, Frame) else frame(other, self.connection)
         if right.connection is not self.connection:
             raise ConfigError(
                 f"{verb} was given a frame of another connection. Make both with the same one."
             )
-        return right.node
+        return right.relation
 
     def _sorted_by(self, name: object) -> Field:
         """A column to sort by. Raises ConfigError if it is an expression, as in ORDER BY."""
@@ -375,7 +435,11 @@ class Frame(Runs):
         return self._field(name)
 
     def __getattr__(self, name: str) -> NoReturn:
-        if name.startswith("_") or name in ("node", "source"):  # copy and pickle ask for these
+        if name.startswith("_") or name in (
+            "relation",
+            "connection",
+            "library",
+        ):  # copy and pickle ask for these
             raise AttributeError(name)
         known = (one for one in dir(type(self)) if not one.startswith("_"))
         raise UnknownVerbError(no_such(name, self.columns, known))
@@ -403,3 +467,26 @@ class Frame(Runs):
 
 def _reads(langex: Langex) -> frozenset[str]:
     return frozenset(field.name for field in langex.fields)
+
+
+def _of_side(langex: Langex, side: str, instruction: str) -> str:
+    """SQL of the texts of one side of a join, as one text. Raises ConfigError if there is none, as
+    all pairs of a row would get one answer.
+    """
+    columns = [field.sql for field in langex.fields if field.sql.startswith(f"{side}.")]
+    if not columns:
+        raise ConfigError(
+            f"The instruction of sem_join, {instruction!r}, names columns of one side only. Name "
+            "one of each, e.g. {a:left} and {b:right}; to ask about one frame, use sem_filter."
+        )
+    return columns[0] if len(columns) == 1 else f"concat_ws(' ', {', '.join(columns)})"
+
+
+def _paired(left: Sequence[str], right: Sequence[str]) -> Columns:
+    """Columns of both sides; those that both have get `:left` and `:right`, as LOTUS has them."""
+    both = {name.lower() for name in left} & {name.lower() for name in right}
+    return tuple(
+        (f"{name}:{word}" if name.lower() in both else name, Field(name, f"{side}.{quoted(name)}"))
+        for word, side, names in (("left", LEFT, left), ("right", RIGHT, right))
+        for name in names
+    )

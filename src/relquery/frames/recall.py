@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
 from relquery.connection import Connection
-from relquery.frames.compile import compile_pairs
-from relquery.frames.nodes import Join, Node, below
+from relquery.frames.relation import BlockedJoin, Blocking
 from relquery.report import Report, StageReport, wilson_interval
 from relquery.sql.result import Result
 
@@ -70,18 +69,8 @@ class _Stratum(NamedTuple):
         return low * self.pairs, share * self.pairs, high * self.pairs
 
 
-def blocked(node: Node) -> Iterator[Join]:
-    """The joins of a frame that leave out pairs."""
-    for one in below(node):
-        yield from blocked(one)
-    if isinstance(node, Join) and node.blocking is not None:
-        yield node
-
-
-def described(node: Join) -> str:
+def described(blocking: Blocking) -> str:
     """What EXPLAIN says of a blocking."""
-    blocking = node.blocking
-    assert blocking is not None
     measured = (
         f"up to {blocking.sample:,} others are asked as well, to measure its recall"
         if blocking.sample
@@ -91,14 +80,17 @@ def described(node: Join) -> str:
 
 
 def with_recall(
-    result: Result, node: Node, connection: Connection, options: Mapping[str, Any]
+    result: Result,
+    joins: Sequence[BlockedJoin],
+    connection: Connection,
+    options: Mapping[str, Any],
 ) -> Result:
     """A result with the recall of each blocking of its frame, if that is to be measured."""
     recalls: list[Recall] = []
     stages: list[StageReport] = list(result.report.stages)
     seconds = result.report.seconds
-    for join in blocked(node):
-        if join.blocking is not None and join.blocking.sample:
+    for join in joins:
+        if join.blocking.sample:
             recall, reports = _measure(join, connection, options)
             recalls.append(recall)
             _log.info("%s", recall)
@@ -113,12 +105,12 @@ def with_recall(
 
 
 def _measure(
-    join: Join, connection: Connection, options: Mapping[str, Any]
+    join: BlockedJoin, connection: Connection, options: Mapping[str, Any]
 ) -> tuple[Recall, list[Report]]:
     reports: list[Report] = []
 
     def asked(*, near: bool, most: int | None) -> _Stratum:
-        count, matches = compile_pairs(join, connection.tables(), near=near)
+        count, matches = join.pairs(connection.tables(), near=near)
         limit = "" if most is None else f"\nLIMIT {most}"
         (pairs,) = connection.sql(count, **options).fetchall()[0]
         result = connection.sql(matches + limit, **options)
@@ -127,7 +119,6 @@ def _measure(
         return _Stratum(pairs, len(answers), sum(answers))
 
     blocking = join.blocking
-    assert blocking is not None
     # The answers inside are in the ledger; without one, a sample of them is asked again.
     near = asked(near=True, most=None if connection.ledger else blocking.sample)
     far = asked(near=False, most=blocking.sample)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from relquery.connection import Connection
 from relquery.errors import MissingExtraError, TableError, UnknownColumnError
-from relquery.frames.compile import compile_frame
-from relquery.frames.data import Source, give_back, with_dtypes, with_index
+from relquery.frames.data import KEEPS_TYPES, Library, in_form, with_column
 from relquery.frames.expressions import THE_FRAME
-from relquery.frames.nodes import Choose, Limit, Node, all_columns, keeps_rows, origin
-from relquery.frames.recall import blocked, described, with_recall
+from relquery.frames.recall import described, with_recall
+from relquery.frames.relation import Relation
 from relquery.progress.watch import Checked
 from relquery.sql.exchange.python import for_polars
 from relquery.sql.names import quoted
@@ -33,26 +32,25 @@ class _Stopped(Exception):  # noqa: N818
 
 @dataclass(slots=True)
 class _Run:
-    """A run in another thread.
-
-    place: in the line for the connection. is_in: whether it has its turn, so that it may be
-    interrupted. lock: held while these change, so that no other run is interrupted.
-    """
+    """A run in another thread."""
 
     connection: Connection
     place: Place
+    """In the line for the connection."""
     is_in: bool = False
+    """Whether it has its turn, so that it may be interrupted."""
     is_stopped: bool = False
     lock: threading.Lock = field(default_factory=threading.Lock)
+    """Held while these change, so that no other run is interrupted."""
 
-    def __call__(self, function: Callable[..., T], options: Mapping[str, Any]) -> T:
+    def __call__(self, method: Callable[..., T], frame: Runs, options: Mapping[str, Any]) -> T:
         given = dict(options)
-        if function.__name__ != "explain":
+        if method.__name__ != "explain":
             given["progress"] = Checked(self._tell, given.get("progress", self.connection.progress))
         self.place.wait()
         self._begin()
         try:
-            return function(**given)
+            return method(frame, **given)
         except KeyboardInterrupt:  # DuckDB was interrupted
             self._check()
             raise
@@ -95,9 +93,9 @@ class _Run:
 
 
 async def apart(
-    connection: Connection, function: Callable[..., T], options: Mapping[str, Any]
+    connection: Connection, method: Callable[..., T], frame: Runs, options: Mapping[str, Any]
 ) -> T:
-    """What a function gives, computed in another thread.
+    """What a method of a frame gives, computed in another thread.
 
     If the task is cancelled, the query ends at the next answer, or at once if it waits for its
     turn. The connection stays usable, and the ledger has the answers that came.
@@ -105,7 +103,7 @@ async def apart(
     run = _Run(connection, connection.lent.turn.ask())
     own = ThreadPoolExecutor(1)  # those of the loop may all wait for a frame that has none
     context = contextvars.copy_context()
-    work = asyncio.get_running_loop().run_in_executor(own, context.run, run, function, options)
+    work = asyncio.get_running_loop().run_in_executor(own, context.run, run, method, frame, options)
     own.shutdown(wait=False)
     try:
         return await asyncio.shield(work)
@@ -116,6 +114,16 @@ async def apart(
         else:
             work.cancel()
         raise
+
+
+def _async(run: Callable[..., T]) -> Callable[..., Coroutine[Any, Any, T]]:
+    """The async form of a method of a frame."""
+
+    async def later(frame: Runs, **options: Any) -> T:
+        return await apart(frame.connection, run, frame, options)
+
+    later.__name__, later.__doc__ = f"a{run.__name__}", f"The async form of `{run.__name__}`."
+    return later
 
 
 if TYPE_CHECKING:
@@ -132,28 +140,25 @@ _Read = Callable[[Sequence[str] | None, int | None], "polars.DataFrame"]
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Runs:
-    """A pipeline and where its rows come from.
+    """A pipeline over the tables of a connection.
 
     Options of what runs it are those of `Connection.sql`. Each such method has an async form:
     `collect` and `acollect`.
     """
 
-    node: Node
-    source: Source
-
-    @property
-    def connection(self) -> Connection:
-        """The connection that runs it."""
-        return self.source.connection
+    relation: Relation
+    connection: Connection
+    library: Library
+    """The form in which `collect` gives the rows."""
 
     @property
     def columns(self) -> list[str]:
         """Names of the columns of the result."""
-        return list(self.node.columns)
+        return list(self.relation.columns)
 
     def sql(self) -> str:
         """The frame as one statement, for `Connection.sql`. It works as long as the frame lives."""
-        return compile_frame(self.node, self.connection.tables())
+        return self.relation.sql(self.connection.tables())
 
     def explain(self, **options: Any) -> SqlExplanation:
         """What the frame would ask; see `Connection.explain`.
@@ -162,7 +167,7 @@ class Runs:
         """
         with self._in_its_words():
             explanation = self.connection.explain(self.sql(), **options)
-        notes = [described(node) for node in blocked(self.node)]
+        notes = [described(join.blocking) for join in self.relation.blocked]
         return replace(explanation, warnings=(*explanation.warnings, *notes))
 
     def result(self, **options: Any) -> Result:
@@ -175,7 +180,7 @@ class Runs:
     def _ran(self, sql: str, options: dict[str, Any]) -> Result:
         with self._in_its_words():
             result = self.connection.sql(sql, **options)
-            return with_recall(result, self.node, self.connection, options)
+            return with_recall(result, self.relation.blocked, self.connection, options)
 
     @contextmanager
     def _in_its_words(self) -> Iterator[None]:
@@ -183,8 +188,7 @@ class Runs:
         try:
             yield
         except UnknownColumnError as error:
-            own = all_columns(self.node)
-            columns = [name for name in error.columns if name in own]
+            columns = [name for name in error.columns if name in self.relation.known]
             raise UnknownColumnError(
                 error.column, THE_FRAME, columns, complete=error.complete
             ) from error
@@ -201,26 +205,12 @@ class Runs:
 
     def collected(self, **options: Any) -> tuple[Any, Result]:
         """The rows as `collect` gives them, and the result with its report and errors."""
-        if self.source.library != "pandas":
-            result = self.result(**options)
-            return give_back(result, self.source), result
-        numbered = keeps_rows(self.node)
-        sql = compile_frame(self.node, self.connection.tables(), numbered=numbered)
-        result, numbers = self._ran(sql, options), None
-        if numbered:
-            *_, numbers = result.table.columns
-            result = replace(result, table=result.table.select(self.columns))
-        frame = with_dtypes(result.df(), self._dtypes())
-        return frame if numbers is None else with_index(frame, numbers, self.source), result
-
-    def _dtypes(self) -> dict[str, Any]:
-        """Of pandas, for columns that the verbs leave as they are."""
-        found = {name: origin(self.node, name) for name in self.columns}
-        return {
-            name: one[0].dtypes[one[1]]
-            for name, one in found.items()
-            if one is not None and one[1] in one[0].dtypes
-        }
+        is_numbered = self.library in KEEPS_TYPES
+        sql = self.relation.sql(self.connection.tables(), is_numbered=is_numbered)
+        result = self._ran(sql, options)
+        rows = give_back(result, self.relation, self.library)
+        shown = result.table.select(range(len(self.columns)))
+        return rows, replace(result, table=shown)
 
     def arrow(self, **options: Any) -> pa.Table:
         """The rows as an Arrow table."""
@@ -244,41 +234,21 @@ class Runs:
             return self.result(**options).pl()
 
         def read(columns: Sequence[str] | None, rows: int | None) -> polars.DataFrame:
-            node = self.node if rows is None else Limit(self.node, rows)
+            relation = self.relation if rows is None else self.relation.limit(rows)
             if columns is not None:
-                node = Choose(node, tuple((name, name) for name in columns))
-            return replace(self, node=node).result(**options).pl()
+                relation = relation.choose([(name, name) for name in columns])
+            return replace(self, relation=relation).result(**options).pl()
 
         with self._in_its_words():
             return _scan(self.sql(), self.connection, read)
 
-    async def aexplain(self, **options: Any) -> SqlExplanation:
-        """The async form of `explain`."""
-        return await apart(self.connection, self.explain, options)
-
-    async def aresult(self, **options: Any) -> Result:
-        """The async form of `result`."""
-        return await apart(self.connection, self.result, options)
-
-    async def acollect(self, **options: Any) -> Any:
-        """The async form of `collect`; awaiting the frame itself is the same."""
-        return await apart(self.connection, self.collect, options)
-
-    async def acollected(self, **options: Any) -> tuple[Any, Result]:
-        """The async form of `collected`."""
-        return await apart(self.connection, self.collected, options)
-
-    async def aarrow(self, **options: Any) -> pa.Table:
-        """The async form of `arrow`."""
-        return await apart(self.connection, self.arrow, options)
-
-    async def adf(self, **options: Any) -> pandas.DataFrame:
-        """The async form of `df`."""
-        return await apart(self.connection, self.df, options)
-
-    async def apl(self, **options: Any) -> polars.DataFrame:
-        """The async form of `pl`."""
-        return await apart(self.connection, self.pl, options)
+    aexplain = _async(explain)
+    aresult = _async(result)
+    acollect = _async(collect)
+    acollected = _async(collected)
+    aarrow = _async(arrow)
+    adf = _async(df)
+    apl = _async(pl)
 
     def __await__(self) -> Generator[Any, None, Any]:
         return self.acollect().__await__()
@@ -334,3 +304,20 @@ def _checked(frame: polars.DataFrame, empty: polars.DataFrame) -> polars.DataFra
                 "Write f.pl(), where they are text."
             )
     return frame
+
+
+def give_back(result: Result, relation: Relation, library: Library) -> Any:
+    """The rows in the form of a library; columns that no verb has changed are those of the data.
+
+    result: with the numbers of rows of the relation's sources as its last columns, or without.
+    """
+    width = len(relation.columns)
+    table, numbers = result.table.select(range(width)), result.table.columns[width:]
+    found = in_form(replace(result, table=table), library)
+    for name, (at, column) in relation.untouched.items() if numbers else ():
+        if relation.sources[at].library == library:
+            values = relation.sources[at].column(column, numbers[at])
+            found = with_column(found, relation.columns.index(name), values)
+    if library == "pandas" and relation.keeps_rows:
+        found.index = relation.sources[0].data.index.take(numbers[0].to_numpy())
+    return found

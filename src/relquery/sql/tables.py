@@ -405,8 +405,25 @@ def _of_pandas(data: Any) -> pa.Table | None:
     if not hasattr(data, "columns"):
         return None
     # By position, as names may repeat; the index is not a column.
-    columns = [pa.array(data.iloc[:, at], from_pandas=True) for at in range(data.shape[1])]
+    columns = [_of_series(data.iloc[:, at]) for at in range(data.shape[1])]
     return pa.Table.from_arrays(columns, names=[str(name) for name in data.columns])
+
+
+def _of_series(column: Any) -> pa.Array:
+    """A column of pandas. Raises TableError for values that have no type together."""
+    kind = str(column.dtype).partition("[")[0]
+    if kind.startswith("Sparse"):
+        column = column.sparse.to_dense()
+    elif kind in ("period", "interval", "complex64", "complex128"):  # SQL has none of them
+        column = column.astype("str").where(column.notna(), None)
+    try:
+        return pa.array(column, from_pandas=True)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        kinds = sorted({type(value).__name__ for value in column.dropna()})
+        raise TableError(
+            f"Column '{column.name}' has values of {', '.join(kinds[:4])}, which no type of SQL "
+            f"has together. Make them text: df[{column.name!r}] = df[{column.name!r}].astype(str)."
+        ) from error
 
 
 def _of_polars(data: Any) -> pa.Table | None:

@@ -64,13 +64,15 @@ NAME = "frame_"
 
 @dataclass(eq=False, slots=True, weakref_slot=True)
 class Lent:
-    """Data of a frame. table: its rows when the frame was made; None for a file, and for a polars
-    LazyFrame, which is collected when it is registered. name: "" until then.
-    """
+    """Data of a frame."""
 
     data: Any
     table: pa.Table | None
+    """Its rows when the frame was made; None for a file, and for a polars LazyFrame."""
     name: str = ""
+    """Of the table, once it is registered."""
+    collected: Any = None
+    """The rows of a LazyFrame, which is collected when it is registered."""
 
     def is_of(self, data: object, table: pa.Table | None) -> bool:
         """Whether the same data still has the same rows."""
@@ -108,7 +110,10 @@ class LentTables:
             if not lent.name:
                 taken = {name.lower() for name in database.tables()}
                 name = next(one for one in map(f"{NAME}{{}}".format, count(1)) if one not in taken)
-                data = lent.data if lent.table is None else lent.table
+                if lent.table is None and hasattr(lent.data, "collect"):
+                    lent.collected = lent.data.collect()
+                data = lent.data if lent.collected is None else lent.collected
+                data = data if lent.table is None else lent.table
                 hosts.register(database, name, data, called="rq.frame")
                 lent.name = name
                 ended = weakref.finalize(lent, self.gone.append, name)

@@ -1,6 +1,7 @@
 """Everything of vLLM that the plug-in uses, so that what has moved is named when it starts.
 
-vLLM calls none of this public. It is that of PINNED; `scripts/test-vllm` tries it for real.
+vLLM calls none of this public. It is that of VERSIONS; `scripts/test-vllm` looks for it in their
+wheels, and tries the first of them for real.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from typing import Any
 
 from relquery.errors import RelqueryError
 
-PINNED = "0.32"
-"""The version of vLLM that the plug-in is written for."""
+VERSIONS = ("0.32", "0.33")
+"""The versions of vLLM that the plug-in is written for."""
 
 FUNCTIONS: dict[str, tuple[str, ...]] = {
     "vllm.LLM": ("model", "kwargs"),
@@ -114,6 +115,7 @@ NAMES: tuple[str, ...] = (
     "vllm.v1.request.RequestStatus.FINISHED_ABORTED",
     "vllm.v1.engine.FinishReason.ABORT",
     "vllm.v1.core.sched.interface.PauseState.UNPAUSED",
+    "vllm.v1.core.sched.request_queue.SchedulingPolicy.FCFS",
 )
 """Values."""
 
@@ -138,6 +140,7 @@ OF_SCHEDULER: tuple[str, ...] = (
     "hash_block_size",
     "block_size",
     "pause_state",
+    "policy",
     "requests",
     "running",
     "waiting",
@@ -171,8 +174,8 @@ class MovedError(RelqueryError):
     def __init__(self, moved: list[str]) -> None:
         self.moved = moved
         super().__init__(
-            f"relquery's plug-in is written for vLLM {PINNED}; this one lacks {', '.join(moved)}. "
-            f"Install vllm=={PINNED}.*, or start it without the plug-in."
+            f"relquery's plug-in is written for vLLM {' and '.join(VERSIONS)}; this one lacks "
+            f"{', '.join(moved)}. Install vllm=={VERSIONS[-1]}.*, or start it without the plug-in."
         )
 
 

@@ -17,13 +17,14 @@ from typing import Any, NamedTuple
 from vllm.logger import init_logger
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.interface import PauseState
-from vllm.v1.core.sched.request_queue import RequestQueue
+from vllm.v1.core.sched.request_queue import RequestQueue, SchedulingPolicy
 from vllm.v1.engine import EngineCoreOutput, EngineCoreOutputs, FinishReason
 from vllm.v1.request import RequestStatus
 
 from relquery.config import EngineConfig
 from relquery.engine.scheduling.plan import Plan
 from relquery.engine.scheduling.policies.catalogue import make_policy
+from relquery.errors import ConfigError
 from relquery.vllm.contract import check_code, check_request, check_scheduler
 from relquery.vllm.mirror import Mirror, Pool
 from relquery.vllm.settings import Settings
@@ -112,6 +113,12 @@ class RelServeScheduler(AsyncScheduler):  # type: ignore[misc]
         check_code()
         super().__init__(*given, **named)
         check_scheduler(self)
+        if self.policy != SchedulingPolicy.FCFS:
+            raise ConfigError(
+                f"--scheduling-policy {self.policy.value} and relquery's scheduler both decide who "
+                "runs next. Leave it out: relquery_deadline in vllm_xargs says that a request is "
+                "urgent, and weights in --additional-config give tenants shares."
+            )
         self.waiting = Waiting(self.waiting)
         self.settings = settings = Settings.of(self.vllm_config.additional_config)
         limits = EngineConfig(

@@ -13,12 +13,7 @@ import pytest
 
 from relquery.errors import ConfigError
 from relquery.frames.lotus import types
-from relquery.frames.lotus.models import LM
-from relquery.frames.lotus.types import (
-    CascadeArgs,
-    ReasoningStrategy,
-    UsageLimit,
-)
+from relquery.frames.lotus.types import CascadeArgs, ReasoningStrategy
 from relquery.frames.lotus.verbs import ORDERS, VERBS, accepted, by_name
 
 pytestmark = pytest.mark.usefixtures("configured")
@@ -55,8 +50,6 @@ SET: dict[str, object] = {
     "output_tokens": ("Yes", "No"),
     "cascade_threshold": 0.5,
     "response_format": {"type": "json_object"},
-    "system_prompt": "You are a pirate.",
-    "additional_cot_instructions": "Think.",
 }
 REFUSED = [
     (verb, at, name)
@@ -126,9 +119,3 @@ def test_a_table_of_examples_is_taken_or_refused_by_name() -> None:
             continue
         with pytest.raises(ConfigError, match=f"{verb} was given {name}, which is not supported"):
             use(*NEEDED[verb], **{name: examples})
-
-
-def test_a_limit_that_limits_nothing_is_the_default() -> None:
-    LM("gpt-4o-mini", physical_usage_limit=UsageLimit())
-    with pytest.raises(ConfigError, match="LM was given physical_usage_limit"):
-        LM("gpt-4o-mini", physical_usage_limit=UsageLimit(total_tokens_limit=10))

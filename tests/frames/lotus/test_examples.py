@@ -21,8 +21,8 @@ from relquery.frames.lotus.models import (
     ColBERTv2RM,
     CrossEncoderReranker,
     SentenceTransformersRM,
-    named,
 )
+from relquery.frames.lotus.models.lm import named
 from relquery.frames.lotus.vector_store import QdrantVS
 from tests.cases import case_file
 from tests.frames.model import chance, mapped, says_yes
@@ -40,11 +40,13 @@ def opened(con: Connection, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tu
         asked.append((model, options))
         return con
 
-    monkeypatch.setattr(models, "connect", connect)
-    before = lotus.settings.models
+    monkeypatch.setattr(models.lm, "connect", connect)
+    given = vars(lotus.settings)["_given"]
+    before = dict(given)
     lotus.settings.configure(lm=LM(), rm=None)
     yield asked
-    lotus.settings.models = before
+    given.clear()
+    given.update(before)
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.partition(":")[0])
@@ -159,7 +161,7 @@ def test_a_model_of_this_machine_is_loaded_when_it_is_made(
     def missing(model: str) -> Connection:
         raise ModelError(f"Model '{model}' is not found.")
 
-    monkeypatch.setattr(models, "connect", missing)
+    monkeypatch.setattr(models.lm, "connect", missing)
     with pytest.raises(ModelError, match=r"'who/x' is not found.*api_base='https://...'\)"):
         LM("who/x")
 

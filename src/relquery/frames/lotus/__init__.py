@@ -13,22 +13,22 @@ import logging
 from typing import Any
 
 from relquery.errors import MissingExtraError
-from relquery.frames.lotus.models import SHARED
-from relquery.frames.lotus.refused import refuse, refuse_imports
+from relquery.frames.lotus.refused import refuse_imports, refused_name
 
 try:
-    from relquery.frames.lotus import models, types, vector_store
+    from relquery.frames.lotus import cache, models, types, vector_store
+    from relquery.frames.lotus.settings import SHARED
     from relquery.frames.lotus.verbs import register
 except ImportError as error:
     raise MissingExtraError("relquery.frames.lotus", "pandas") from error
 
-__all__ = ["logger", "models", "settings", "types", "vector_store"]
+__all__ = ["cache", "logger", "models", "settings", "types", "vector_store"]
 
 logger = logging.getLogger("relquery")
-settings = SHARED
+settings = SHARED  # in place of the module, as in LOTUS
 register()
 refuse_imports()
 
 
 def __getattr__(name: str) -> Any:
-    refuse(name)
+    return refused_name(name)

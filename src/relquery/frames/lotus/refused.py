@@ -1,12 +1,13 @@
-"""What LOTUS has and relquery has not: refused by name, with what to do instead."""
+"""What LOTUS has and relquery has not: it imports, and is refused by name when it is used."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from importlib.abc import MetaPathFinder
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import Any
 
 from relquery.errors import ConfigError, unknown
 
@@ -15,7 +16,6 @@ _CASCADE = (
     "cascade_args=CascadeArgs(...)) asks a helper_lm first, and rq.frame(...).sem_join(..., "
     "blocking=0.5) asks only about near pairs."
 )
-_LIMIT = "Estimate first, with safe_mode=True or rq.frame(...).explain()."
 _REMEDIES = {
     "cascade_args": _CASCADE,
     "cascade_threshold": _CASCADE,
@@ -24,30 +24,20 @@ _REMEDIES = {
     "strategy": "Ask for reasons in the instruction of a sem_map, and filter by what it says.",
     "prompt_strategy": "Write what it adds into the instruction.",
     "demonstration_config": "Write the examples into the instruction.",
-    "additional_cot_instructions": "Write them into the instruction.",
     "return_explanations": "Ask for reasons with a sem_map.",
     "return_raw_outputs": "An answer is stored as the model wrote it.",
-    "system_prompt": "Write it into the instruction.",
     "output_tokens": "A filter is answered Yes or No.",
     "postprocessor": "Change the column with pandas.",
     "response_format": "Give rq.frame(...).sem_map types: output='answer VARCHAR, stars INTEGER'.",
-    "extract_quotes": "Add a column for the quote to output_cols.",
     "use_operator_cache": "Answers are kept anyway. Leave it out.",
     "max_completion_tokens": "Write max_tokens.",
-    "cache": "Answers are kept anyway; for a file, LM(model=rq.connect(..., ledger='answers.db')).",
-    "physical_usage_limit": _LIMIT,
-    "virtual_usage_limit": _LIMIT,
-    "rate_limit": "Requests are retried when a server refuses; max_batch_size limits how many run.",
-    "tpm_limit": "Requests are retried when a server refuses; max_batch_size limits how many run.",
     "max_ctx_len": "The model's own context counts. Leave it out.",
-    "tokenizer": "A provider counts its tokens itself. Leave it out.",
     "reasoning_effort": "relquery does not send it. Leave it out, and set max_tokens so that the "
     "model's reasoning fits.",
     "verbosity": "Write into the instruction how long an answer is.",
     "extra_headers": "relquery does not send them. Leave them out.",
     "extra_body": "relquery does not send it. Leave it out.",
     "api_version": "relquery reaches servers with an OpenAI-compatible API: api_base='https://...'.",
-    "serialization_format": "relquery sends fields in a form of its own. Leave it out.",
 }
 _DEFAULTS = {"output_tokens": ("True", "False"), "max_ctx_len": 128000}
 """Of LOTUS, for what is refused unless it has this value. Others are refused unless they are
@@ -80,22 +70,25 @@ def _is_set(name: str, value: object) -> bool:
         return True
 
 
-def refusing(name: str, remedy: str) -> Callable[..., Any]:
-    """What stands in place of something that LOTUS has: raises ConfigError when it is called."""
+class _Refusing(type):
+    """The class of what stands in place of something that LOTUS has."""
 
-    def refuse(*_: Any, **__: Any) -> Any:
-        raise ConfigError(f"{name} is not supported. {remedy}")
+    def __call__(cls, *_: Any, **__: Any) -> Any:
+        raise ConfigError(f"{cls.__name__} is not supported. {cls.__doc__}")
 
-    refuse.__name__ = refuse.__qualname__ = name
-    refuse.__doc__ = f"Refused. {remedy}"
-    return refuse
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise ConfigError(f"{cls.__name__} is not supported. {cls.__doc__}")
+
+
+def refusing(name: str, remedy: str) -> Any:
+    """What stands in place of something that LOTUS has: raises ConfigError when it is used."""
+    return _Refusing(name, (), {"__doc__": remedy, "__module__": PACKAGE})
 
 
 VERBS = {
-    "sem_cluster_by": "Classify with rq.frame(df, con).sem_classify('{text}', [...]).",
     "sem_partition_by": "A group of any length is cut into parts anyway; group with group_by.",
-    "llm_as_judge": "Use sem_map, or rq.frame(df, con).sem_score for a number.",
-    "pairwise_judge": "Use sem_map with both columns in the instruction.",
 }
 """Verbs of LOTUS that are refused, and what to do instead."""
 
@@ -109,15 +102,13 @@ NAMES = {
     "web_search": _PAGES,
     "web_extract": _PAGES,
     "WebSearchCorpus": _PAGES,
-    "llm_as_judge": "Use df.sem_map, or rq.frame(df, con).sem_score for a number.",
-    "pairwise_judge": "Use df.sem_map with both columns in the instruction.",
-    "cache": "Answers are kept anyway; for a file, LM(model=rq.connect(..., ledger='answers.db')).",
+    "llm_as_judge": "Call it on a DataFrame: df.llm_as_judge(...).",
+    "pairwise_judge": "Call it on a DataFrame: df.pairwise_judge(...).",
     "data_connectors": "Read with DuckDB or pandas: con.sql(...).df(), pd.read_sql(...).",
     "nl_expression": "Columns in braces are read by the verbs themselves.",
-    "templates": "EXPLAIN and Result.write_html show what is sent.",
     "utils": "Cluster with another library, such as scikit-learn.",
     "dtype_extensions": "Images are not supported.",
-    "evals": "Use df.sem_map, or rq.frame(df, con).sem_score for a number.",
+    "evals": "Call the judges on a DataFrame: df.llm_as_judge(...).",
     "ast": _LAZY,
     "corpus": "Use a table, or passages(...) in SQL.",
     "sem_ops": "Call the verbs on a DataFrame: df.sem_filter(...).",
@@ -129,9 +120,6 @@ NAMES = {
 }
 """What to do instead of each."""
 _OF_TYPES = {
-    "LMOutput": "rq.connect(...).prompt(...) gives the text of an answer.",
-    "LotusException": "Errors of relquery are in relquery.errors.",
-    "LotusUsageLimitException": "There are no usage limits. Errors are in relquery.errors.",
     "RMOutput": "AI_NEAREST in SQL gives texts with their scores.",
     "RerankerOutput": "n_rerank ranks with the language model.",
     **{
@@ -144,37 +132,50 @@ _OF_TYPES = {
 }  # fmt: skip
 
 
-def refuse(name: str) -> NoReturn:
-    """The `__getattr__` of the package. Raises ConfigError, or AttributeError for other names."""
+def refused_name(name: str) -> Any:
+    """The `__getattr__` of the package. Raises AttributeError for names that LOTUS has not."""
     if name.startswith("sem_") and name not in NAMES:
-        raise ConfigError(f"{name} of the module is not supported. Write df.{name}(...).")
-    _refuse(name, NAMES, PACKAGE)
+        return refusing(name, f"Write df.{name}(...).")
+    return _refused(name, NAMES, PACKAGE)
 
 
-def refuse_type(name: str) -> NoReturn:
-    """The `__getattr__` of `types`. Raises ConfigError, or AttributeError for other names."""
-    _refuse(name, _OF_TYPES, f"{PACKAGE}.types")
+def refused_type(name: str) -> Any:
+    """The `__getattr__` of `types`. Raises AttributeError for names that LOTUS has not."""
+    return _refused(name, _OF_TYPES, f"{PACKAGE}.types")
 
 
-def _refuse(name: str, remedies: dict[str, str], module: str) -> NoReturn:
+def _refused(name: str, remedies: dict[str, str], module: str) -> Any:
     if name in remedies:
-        raise ConfigError(f"{name} is not supported. {remedies[name]}")
+        return refusing(name, remedies[name])
     raise AttributeError(f"module {module!r} has no attribute {name!r}")
 
 
-class _Absent(MetaPathFinder):
-    """Refuses imports of modules by name, where Python would say that there are none."""
+class _Absent(MetaPathFinder, Loader):
+    """Imports LOTUS's other modules, all of whose names are refused when they are used."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> None:
-        """None for all other modules. Raises ConfigError."""
-        package, _, module = name.rpartition(".")
-        if package == PACKAGE and module in NAMES:
-            refuse(module)
+    ) -> ModuleSpec | None:
+        """How to import a module of LOTUS; None for others."""
+        inside = name.removeprefix(f"{PACKAGE}.")
+        if inside == name or inside.partition(".")[0] not in NAMES:
+            return None
+        return ModuleSpec(name, self, is_package=True)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Fill a module."""
+        inside = module.__name__.removeprefix(f"{PACKAGE}.")
+        remedy = NAMES[inside.partition(".")[0]]
+
+        def give(name: str) -> Any:
+            if name.startswith("__"):
+                raise AttributeError(name)
+            return refusing(name, f"It is of lotus.{inside}. {remedy}")
+
+        module.__getattr__ = give  # type: ignore[method-assign]
 
 
 def refuse_imports() -> None:
-    """Refuse imports of LOTUS's other modules. A second time changes nothing."""
+    """Let LOTUS's other modules be imported. A second time changes nothing."""
     if not any(isinstance(finder, _Absent) for finder in sys.meta_path):
         sys.meta_path.append(_Absent())

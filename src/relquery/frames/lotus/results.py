@@ -14,7 +14,8 @@ import pandas as pd
 from relquery.errors import ConfigError, UnknownColumnError, type_of
 from relquery.frames.expressions import Field, find_column, read_langex
 
-_ANSWER = "Answer"
+_ANSWER, _WHY = "Answer", "Reasoning"
+_FORM = "Answer Yes or No."
 _YES = {True: "Yes", False: "No"}
 Finish = Callable[[pd.DataFrame], pd.DataFrame]
 """What is made of the rows that a frame gives."""
@@ -42,9 +43,20 @@ def beside(name: str, table: pd.DataFrame) -> str:
     return found
 
 
-def renamed(names: Mapping[str, str]) -> Finish:
-    """Rows whose new columns get their names, which SQL could not tell from others."""
-    return lambda found: found.rename(columns=dict(names))
+def in_place(names: Mapping[str, str]) -> Finish:
+    """Rows whose new columns take the place of those with their names."""
+
+    def finish(found: pd.DataFrame) -> pd.DataFrame:
+        old = {name for new, name in names.items() if new != name and name in found.columns}
+        columns = [name for name in found.columns if name not in names]
+        new = [name for name, meant in names.items() if meant not in old]
+        made = found[[*columns, *new]].copy()
+        for name, meant in names.items():
+            if meant in old:
+                made[meant] = found[name]
+        return made.rename(columns=dict(names))
+
+    return finish
 
 
 def with_keys(table: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
@@ -140,6 +152,28 @@ class Sides:
         return found.rename(columns=dict(self.names))
 
 
+def asked(
+    instruction: str,
+    verb: str,
+    examples: object = None,
+    system_prompt: str | None = None,
+    *,
+    is_filter: bool = False,
+    reasons: bool = False,
+    note: str = "",
+) -> str:
+    """An instruction with what else a verb was given to say.
+
+    reasons: whether the model reasons first, and then gives its answer in a field of its own.
+    """
+    text = with_examples(instruction, examples, verb, is_filter=is_filter)
+    if reasons:
+        text = "\n".join([text.removesuffix(f"\n{_FORM}"), *([doubled(note)] if note else [])])
+    if is_filter and (reasons or system_prompt) and "?" not in text:
+        text = f"Is this true? {text}"
+    return f"{doubled(system_prompt)}\n\n{text}" if system_prompt else text
+
+
 def with_examples(instruction: str, examples: object, verb: str, *, is_filter: bool = False) -> str:
     """An instruction with examples below it, one for each row.
 
@@ -158,13 +192,16 @@ def with_examples(instruction: str, examples: object, verb: str, *, is_filter: b
             "instruction names and a column 'Answer'."
         )
     rows = _rows(examples[_names(instruction, list(examples.columns), verb)])
-    answers = _answers(examples[_ANSWER], is_filter, verb)
-    pairs = zip(map(_doubled, rows), map(_doubled, answers), strict=True)
-    shown = [f"{row}\nAnswer: {answer}" for row, answer in pairs]
-    asked = f"Is this true? {instruction}" if is_filter and "?" not in instruction else instruction
+    answers = [f"{_ANSWER}: {one}" for one in _answers(examples[_ANSWER], is_filter, verb)]
+    why = examples[_WHY] if _WHY in examples.columns else [None] * len(rows)
+    shown = [
+        doubled("\n".join([row, *([] if reason is None else [f"{_WHY}: {reason}"]), answer]))
+        for row, reason, answer in zip(rows, why, answers, strict=True)
+    ]
+    whole = f"Is this true? {instruction}" if is_filter and "?" not in instruction else instruction
     # relquery adds this only to a prompt that does not have both words, as examples may have.
-    form = ["Answer Yes or No."] if is_filter else []
-    return "\n".join([asked, "", "Examples:", *shown, *form])
+    form = [_FORM] if is_filter else []
+    return "\n".join([whole, "", "Examples:", *shown, *form])
 
 
 def _names(instruction: str, columns: list[str], verb: str) -> list[str]:
@@ -204,6 +241,6 @@ def _answers(answers: pd.Series, is_filter: bool, verb: str) -> list[str]:
     return [known[text] for text in texts]
 
 
-def _doubled(text: str) -> str:
+def doubled(text: str) -> str:
     """Braces as an instruction writes those that name no column."""
     return text.replace("{", "{{").replace("}", "}}")

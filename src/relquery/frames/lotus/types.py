@@ -1,22 +1,23 @@
-"""LOTUS's types that programs import. Most are refused where they are used; see `refused`."""
+"""LOTUS's types that programs import."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, field
 from enum import Enum, auto
-from math import inf, isinf
-from typing import Any
+from math import inf
+from typing import Any, ClassVar
 
 from relquery.config import EMBEDDING
-from relquery.frames.lotus.refused import refuse_type
+from relquery.errors import RelqueryError
+from relquery.frames.lotus.refused import refused_type
 
 
 def __getattr__(name: str) -> Any:
-    refuse_type(name)
+    return refused_type(name)
 
 
 class ReasoningStrategy(Enum):
-    """How a model is asked to reason; refused where it is used."""
+    """How a model is asked to reason: before its answer, for all but DEFAULT and FEW_SHOT."""
 
     DEFAULT = auto()
     COT = auto()
@@ -39,14 +40,11 @@ class ProxyModel(Enum):
 
 
 class SerializationFormat(Enum):
-    """How LOTUS writes rows into a prompt; all but DEFAULT are refused in settings."""
+    """How rows are written into a prompt."""
 
     JSON = "json"
     XML = "xml"
     DEFAULT = "default"
-
-    def __bool__(self) -> bool:
-        return self is not SerializationFormat.DEFAULT
 
 
 class CascadeArgs:
@@ -80,20 +78,84 @@ class CascadeArgs:
         }
 
 
+@dataclass
+class TotalUsage:
+    """Tokens of requests, and what they cost in USD; 0 without a price."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    total_tokens: int = 0
+    total_cost: float = 0.0
+    cached_prompt_tokens: int = 0
+    cache_creation_tokens: int = 0
+
+    def __add__(self, other: TotalUsage) -> TotalUsage:
+        return TotalUsage(*map(_sum, astuple(self), astuple(other)))
+
+    def __sub__(self, other: TotalUsage) -> TotalUsage:
+        return TotalUsage(*map(_sum, astuple(self), (-one for one in astuple(other))))
+
+
+def _sum(one: Any, other: Any) -> Any:
+    return round(one + other, 12) if isinstance(one, float) else one + other
+
+
+@dataclass
+class LMStats:
+    """What an LM was asked."""
+
+    TotalUsage: ClassVar[type[TotalUsage]] = TotalUsage
+    physical_usage: TotalUsage = field(default_factory=TotalUsage)
+    """Of requests that were sent."""
+    virtual_usage: TotalUsage = field(default_factory=TotalUsage)
+    """Also of those that were answered before. Such a request counts as the mean of all that were
+    sent, and a verb that is run again as the first time."""
+    calls: int = 0
+    """Requests that were sent."""
+    cache_hits: int = 0
+    """Requests that had been answered before."""
+    operator_cache_hits: int = 0
+    """Verbs that had been run before, with `enable_cache`."""
+
+    def __str__(self) -> str:
+        used = self.physical_usage
+        return (
+            f"{self.calls:,} calls, {used.prompt_tokens:,} prompt tokens, "
+            f"{used.completion_tokens:,} output tokens"
+        )
+
+
+@dataclass
+class LMOutput:
+    """Answers of an LM that is called."""
+
+    outputs: list[str]
+    logprobs: None = None
+
+
+class LotusException(RelqueryError):  # noqa: N818
+    """The base of LOTUS's errors."""
+
+
+class LotusUsageLimitException(LotusException):
+    """An LM has used more than its limit. What it has answered is kept."""
+
+
 @dataclass(frozen=True, slots=True)
 class UsageLimit:
-    """The most tokens and dollars of a model; refused where it is used, if it limits anything."""
+    """The most tokens and dollars of a model. It ends what follows the verb that goes beyond it."""
 
     prompt_tokens_limit: float = inf
     completion_tokens_limit: float = inf
     total_tokens_limit: float = inf
     total_cost_limit: float = inf
 
-    def __bool__(self) -> bool:
-        limits = (
-            self.prompt_tokens_limit,
-            self.completion_tokens_limit,
-            self.total_tokens_limit,
-            self.total_cost_limit,
-        )
-        return not all(map(isinf, limits))
+    def check(self, used: TotalUsage, which: str) -> None:
+        """Raises LotusUsageLimitException for use beyond it."""
+        for name in ("prompt_tokens", "completion_tokens", "total_tokens", "total_cost"):
+            most, spent = getattr(self, f"{name}_limit"), getattr(used, name)
+            if spent > most:
+                raise LotusUsageLimitException(
+                    f"The LM has used {spent:,} of {name}, and {which}_usage_limit allows "
+                    f"{most:,}. Answers are kept. Raise the limit, or call reset_stats()."
+                )

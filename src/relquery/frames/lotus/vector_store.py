@@ -2,33 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from relquery.errors import ConfigError
+from relquery.frames.lotus.refused import refusing
 
 
 class FaissVS:
     """Vectors in memory, as relquery keeps them anyway."""
 
 
-class _Refused:
-    def __init__(self, *_: Any, **__: Any) -> None:
-        raise ConfigError(
-            f"{type(self).__name__} is not supported. relquery keeps vectors itself: leave out vs."
-        )
-
-
-class QdrantVS(_Refused):
-    """Refused."""
-
-
-class WeaviateVS(_Refused):
-    """Refused."""
-
-
-class ChromaVS(_Refused):
-    """Refused."""
-
-
-class PineconeVS(_Refused):
-    """Refused."""
+_REMEDY = "relquery keeps vectors itself: leave out vs."
+QdrantVS, WeaviateVS, ChromaVS, PineconeVS = (
+    refusing(name, _REMEDY) for name in ("QdrantVS", "WeaviateVS", "ChromaVS", "PineconeVS")
+)

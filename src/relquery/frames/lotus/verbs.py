@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
@@ -12,59 +12,75 @@ import pandas as pd
 from relquery.errors import ConfigError, type_of
 from relquery.frames.frame import Frame, frame
 from relquery.frames.lotus import refused
-from relquery.frames.lotus.models import SHARED
+from relquery.frames.lotus.clusters import sem_cluster_by
+from relquery.frames.lotus.models.lm import connection, language_model
 from relquery.frames.lotus.refused import check_supported
 from relquery.frames.lotus.results import (
     Finish,
     Sides,
     answers_first,
+    asked,
     beside,
     free,
+    in_place,
     ranked,
-    renamed,
     same,
-    with_examples,
     with_keys,
     with_scores,
 )
-from relquery.frames.lotus.types import CascadeArgs, LongContextStrategy, ProxyModel
+from relquery.frames.lotus.settings import SHARED
+from relquery.frames.lotus.types import (
+    CascadeArgs,
+    LongContextStrategy,
+    ProxyModel,
+    ReasoningStrategy,
+)
+from relquery.report import Report
 from relquery.sql.names import quoted
 from relquery.sql.result import Result
 
 _DRAWING = ("max_tokens", "temperature", "top_p", "top_k", "seed", "stop")
+_WHY = "explanation"
+_Stats = Callable[[Report], dict[str, Any]]
+Examples = pd.DataFrame | None
+Strategy = ReasoningStrategy | str | None
 
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """A verb that is ready to run. finish: what it makes of the rows."""
+    """A verb that is ready to run."""
 
     frame: Frame
-    with_stats: bool = False
+    with_stats: _Stats | None = None
+    """What it tells of a run, behind the rows."""
     shows_cost: bool = False
     finish: Finish = same
+    """What it makes of the rows."""
+    called: Callable[[], str] = str
+    """Its name, arguments and rows as a text, by which a second run is known."""
 
     def told(self, table: pd.DataFrame, result: Result) -> Any:
         """What LOTUS's verb returns. Counts the usage."""
-        SHARED.lm.stats.count(result.report)
+        if SHARED.lm is not None:
+            language_model().count(result.report, self.called)
         whole = self.finish(table)
-        if not self.with_stats:
-            return whole
-        report = result.report
-        tokens = report.prompt_tokens + report.output_tokens
-        told = {"total_tokens": tokens, "total_llm_calls": report.calls, "explanations": {}}
-        return whole, told
+        return whole if self.with_stats is None else (whole, self.with_stats(result.report))
 
 
 def sem_filter(
     table: pd.DataFrame,
     user_instruction: str,
+    return_explanations: bool = False,
     return_all: bool = False,
     default: bool = True,
     suffix: str = "_filter",
-    examples: pd.DataFrame | None = None,
+    examples: Examples = None,
+    strategy: Strategy = None,
     cascade_args: CascadeArgs | None = None,
     return_stats: bool = False,
     safe_mode: bool = False,
+    additional_cot_instructions: str = "",
+    system_prompt: str | None = None,
     **more: Any,
 ) -> Verb:
     """default: for answers that cannot be read; ours always can, as only Yes and No are allowed.
@@ -72,43 +88,80 @@ def sem_filter(
     cascade_args: let the helper_lm, or a head on embeddings, decide the clear rows.
     """
     del default
-    options = _options(more, "sem_filter") | _cascade(cascade_args)
-    asked = with_examples(user_instruction, examples, "sem_filter", is_filter=True)
-    if not return_all:
-        lazy = _frame(table).sem_filter(asked, **options)
-        return Verb(lazy, return_stats, safe_mode)
+    options = _options(more, "sem_filter")
+    reasons = _reasons(strategy) or return_explanations
+    text = asked(
+        user_instruction, "sem_filter", examples, system_prompt, is_filter=True, reasons=reasons,
+        note=additional_cot_instructions if reasons else "",
+    )  # fmt: skip
     output = free(suffix, table)
-    lazy = _frame(table).sem_filter(asked, output=output, **options)
-    return Verb(lazy, return_stats, safe_mode, renamed({output: beside(suffix, table)}))
+    if reasons:
+        if cascade_args is not None:
+            raise ConfigError("A cascade does not reason. Leave out strategy or cascade_args.")
+        why = free(f"{_WHY}{suffix}", table)
+        lazy = _frame(table).sem_map(
+            text, f"{quoted(why)} VARCHAR, {quoted(output)} BOOLEAN", **options
+        )
+        lazy = lazy if return_all else lazy.filter(quoted(output))
+        kept = [*lazy.columns[:-2], *[output] * return_all, *[why] * return_explanations]
+        lazy = lazy.select(kept)
+    else:
+        given = options | _cascade(cascade_args)
+        lazy = _frame(table).sem_filter(text, output=output if return_all else None, **given)
+    names = {output: beside(suffix, table)} if return_all else {}
+    stats = _stats(len(table)) if return_stats else None
+    return Verb(lazy, stats, safe_mode, lambda found: found.rename(columns=names))
 
 
 def sem_map(
     table: pd.DataFrame,
     user_instruction: str,
+    system_prompt: str | None = None,
+    return_explanations: bool = False,
     suffix: str = "_map",
-    examples: pd.DataFrame | None = None,
+    examples: Examples = None,
+    strategy: Strategy = None,
     safe_mode: bool = False,
     **more: Any,
 ) -> Verb:
     """A column of text."""
     options = _options(more, "sem_map")
-    asked = with_examples(user_instruction, examples, "sem_map")
-    output = suffix if suffix in table.columns else free(suffix, table)
-    lazy = _frame(table).sem_map(asked, f"{quoted(output)} VARCHAR", **options)
-    return Verb(lazy, shows_cost=safe_mode, finish=renamed({output: suffix}))
+    reasons = _reasons(strategy) or return_explanations
+    text = asked(user_instruction, "sem_map", examples, system_prompt, reasons=reasons)
+    names = {free(suffix, table): suffix}
+    outputs = [f"{quoted(name)} VARCHAR" for name in names]
+    if reasons:
+        names |= {free(f"{_WHY}{suffix}", table): f"{_WHY}{suffix}"}
+        outputs = [f"{quoted(name)} VARCHAR" for name in reversed(names)]
+    lazy = _frame(table).sem_map(text, ", ".join(outputs), **options)
+    shown = names if return_explanations else dict([*names.items()][:1])
+    lazy = lazy.select(*table.columns.map(str), *shown)
+    return Verb(lazy, shows_cost=safe_mode, finish=in_place(shown))
 
 
 def sem_extract(
     table: pd.DataFrame,
     input_cols: list[str],
     output_cols: Mapping[str, str | None],
+    extract_quotes: bool = False,
     safe_mode: bool = False,
+    return_explanations: bool = False,
+    strategy: Strategy = None,
     **more: Any,
 ) -> Verb:
     """Columns of text by their descriptions."""
     options = _options(more, "sem_extract")
-    lazy = _frame(table).sem_extract(input_cols, output_cols, **options)
-    return Verb(lazy, shows_cost=safe_mode)
+    wanted = dict(output_cols)
+    if extract_quotes:
+        wanted |= {f"{name}_quote": f"the words of the text that tell {name}" for name in wanted}
+    reasons = _reasons(strategy) or return_explanations
+    outputs = {_WHY: "why the values are these, step by step"} if reasons else {}
+    names = {free(name, table): name for name in (*outputs, *wanted)}
+    texts = {new: {**outputs, **wanted}[name] for new, name in names.items()}
+    lazy = _frame(table).sem_extract(input_cols, texts, **options)
+    shown = {new: name for new, name in names.items() if name != _WHY or return_explanations}
+    lazy = lazy.select(*table.columns.map(str), *shown)
+    return Verb(lazy, shows_cost=safe_mode, finish=in_place(shown))
 
 
 def sem_agg(
@@ -156,7 +209,7 @@ def sem_topk(
     options = _options(more, "sem_topk")
     keys = _keys(group_by)
     lazy = _frame(with_keys(table, keys)).sem_topk(user_instruction, K, by=keys, **options)
-    return Verb(lazy, return_stats, safe_mode, ranked(keys))
+    return Verb(lazy, _stats() if return_stats else None, safe_mode, ranked(keys))
 
 
 def sem_join(
@@ -165,7 +218,7 @@ def sem_join(
     join_instruction: str,
     how: str = "inner",
     suffix: str = "_join",
-    examples: pd.DataFrame | None = None,
+    examples: Examples = None,
     default: bool = True,
     return_stats: bool = False,
     safe_mode: bool = False,
@@ -177,8 +230,8 @@ def sem_join(
     """
     del suffix, default, return_stats
     options = _options(more, "sem_join")
-    asked = with_examples(join_instruction, examples, "sem_join", is_filter=True)
-    lazy = _frame(table).sem_join(_table(other), asked, how, **options)
+    text = asked(join_instruction, "sem_join", examples, is_filter=True)
+    lazy = _frame(table).sem_join(_table(other), text, how, **options)
     return Verb(lazy, shows_cost=safe_mode)
 
 
@@ -203,7 +256,8 @@ def sem_sim_join(
             f"sem_sim_join: both sides have the column '{both[0]}'. Give lsuffix and rsuffix."
         )
     sides = Sides.of(table, right, (lsuffix, rsuffix), f"_scores{score_suffix}", keep_index)
-    lazy = _frame(sides.left).sem_sim_join(sides.right, left_on, right_on, K, score=sides.score)
+    left = frame(sides.left, connection(needs_model=False))
+    lazy = left.sem_sim_join(sides.right, left_on, right_on, K, score=sides.score)
     return Verb(lazy, finish=sides.finish)
 
 
@@ -218,11 +272,12 @@ def sem_search(
     **more: Any,
 ) -> Verb:
     """n_rerank: of the K nearest, how many the language model ranks best."""
-    options = _options(more, "sem_search")
+    check_supported(more, "sem_search", (*accepted("sem_search"), *_DRAWING))
     if K is None and n_rerank is None:
         raise ConfigError("sem_search needs K or n_rerank.")
     score = f"vec_scores{suffix}" if return_scores else None
-    lazy = _frame(table).sem_search(
+    options = {} if n_rerank is None else _options(more, "sem_search")
+    lazy = frame(table, connection(needs_model=n_rerank is not None)).sem_search(
         col_name,
         query,
         min(K or len(table), max(len(table), 1)),
@@ -236,24 +291,21 @@ def sem_search(
 def sem_dedup(table: pd.DataFrame, col_name: str, threshold: float, **more: Any) -> Verb:
     """The first row of each group."""
     check_supported(more, "sem_dedup", accepted("sem_dedup"))
-    return Verb(_frame(table).sem_dedup(col_name, threshold))
+    rows = frame(table, connection(needs_model=False))
+    return Verb(rows.sem_dedup(col_name, threshold))
 
 
 VERBS: dict[str, Callable[..., Verb]] = {
-    "sem_filter": sem_filter,
-    "sem_map": sem_map,
-    "sem_extract": sem_extract,
-    "sem_agg": sem_agg,
-    "sem_topk": sem_topk,
-    "sem_join": sem_join,
-    "sem_sim_join": sem_sim_join,
-    "sem_search": sem_search,
-    "sem_dedup": sem_dedup,
-}
+    one.__name__: one
+    for one in (
+        sem_filter, sem_map, sem_extract, sem_agg, sem_topk, sem_join, sem_sim_join, sem_search,
+        sem_dedup,
+    )
+}  # fmt: skip
 
 
 def _frame(table: pd.DataFrame) -> Frame:
-    return frame(table, SHARED.connection())
+    return frame(table, connection())
 
 
 def accepted(verb: str) -> tuple[str, ...]:
@@ -266,7 +318,38 @@ def _options(more: dict[str, Any], verb: str) -> dict[str, Any]:
     """Sampling of a call: that of the model, and what the verb is given. Raises ConfigError."""
     check_supported(more, verb, (*accepted(verb), *_DRAWING))
     given = {name: value for name, value in more.items() if name in _DRAWING}
-    return SHARED.lm.drawing() | given
+    return language_model().drawing() | given
+
+
+def _reasons(strategy: Strategy) -> bool:
+    """Whether the model is to reason before it answers. Raises ConfigError."""
+    if isinstance(strategy, str):
+        known = {one.name.lower(): one for one in ReasoningStrategy}
+        if strategy.lower() not in known:
+            raise ConfigError(f"strategy is {strategy!r}; it must be one of {', '.join(known)}.")
+        strategy = known[strategy.lower()]
+    if strategy is not None and not isinstance(strategy, ReasoningStrategy):
+        raise ConfigError(f"strategy is {type_of(strategy)}; it must be a ReasoningStrategy.")
+    return strategy in (ReasoningStrategy.COT, ReasoningStrategy.ZS_COT)
+
+
+def _stats(rows: int = 0) -> _Stats:
+    """What a verb tells of a run. rows: that a filter decides."""
+    own = language_model().connection(None).backend.name
+
+    def told(report: Report) -> dict[str, Any]:
+        tokens = report.prompt_tokens + report.output_tokens
+        known = {"total_tokens": tokens, "total_llm_calls": report.calls, "explanations": {}}
+        if not rows:
+            return known
+        stages = [stage for stage in report.stages if stage.model in ("", own)]
+        large = min(rows, sum(stage.calls + stage.ledger_hits for stage in stages))
+        return known | {
+            "filters_resolved_by_helper_model": rows - large,
+            "filters_resolved_by_large_model": large,
+        }
+
+    return told
 
 
 def _cascade(given: CascadeArgs | None) -> dict[str, Any]:
@@ -275,7 +358,7 @@ def _cascade(given: CascadeArgs | None) -> dict[str, Any]:
         return {}
     if not isinstance(given, CascadeArgs):
         raise ConfigError(f"cascade_args is {type_of(given)}; it must be a CascadeArgs.")
-    if given.proxy_model is ProxyModel.HELPER_LM and SHARED.now.helper_lm is None:
+    if given.proxy_model is ProxyModel.HELPER_LM and SHARED.helper_lm is None:
         raise ConfigError(
             "cascade_args asks a helper_lm first, and none is configured: "
             "lotus.settings.configure(lm=LM(...), helper_lm=LM(...))."
@@ -328,21 +411,47 @@ def register() -> None:
     verbs: dict[str, Callable[..., Any]] = {}
     for name, verb in VERBS.items():
         verbs[name], verbs[f"a{name}"] = _now(verb), _later(verb)
-    for name in ("sem_index", "load_sem_index"):
-        verbs[name], verbs[f"a{name}"] = _indexed, _async(_indexed)
+    plain = {
+        "sem_index": _indexed,
+        "load_sem_index": _indexed,
+        "sem_cluster_by": sem_cluster_by,
+        "llm_as_judge": llm_as_judge,
+        "pairwise_judge": pairwise_judge,
+    }
+    for name, function in plain.items():
+        verbs[name], verbs[f"a{name}"] = function, _async(function)
     for name, remedy in refused.VERBS.items():
         verbs[name] = verbs[f"a{name}"] = refused.refusing(name, remedy)
     for name, call in verbs.items():
         setattr(pd.DataFrame, name, call)
 
 
+def _ready(
+    verb: Callable[..., Verb],
+    table: pd.DataFrame,
+    given: tuple[Any, ...],
+    more: Mapping[str, Any],
+) -> tuple[Verb, dict[str, Any]]:
+    """A verb that is ready to run, and the options with which its frame is collected."""
+    named = by_name(verb.__name__, given, more)
+    form = SHARED.form
+
+    def called() -> str:
+        tables = [one for one in (table, *named.values()) if isinstance(one, pd.DataFrame)]
+        rest = {k: v for k, v in named.items() if not isinstance(v, pd.DataFrame)}
+        return f"{verb.__name__} {rest!r} {[one.to_csv() for one in tables]!r}"
+
+    made = replace(verb(table, **named), called=called)
+    return made, {} if form is None else {"form": form}
+
+
 def _now(verb: Callable[..., Verb]) -> Callable[..., Any]:
     def run(table: pd.DataFrame, *given: Any, **more: Any) -> Any:
-        made = verb(table, **by_name(verb.__name__, given, more))
+        made, options = _ready(verb, table, given, more)
         with made.frame.connection.lent.turn.taken():
             if made.shows_cost:
                 print(made.frame.explain())
-            return made.told(*made.frame.collected())
+            return made.told(*made.frame.collected(**options))
 
     run.__doc__ = f"LOTUS's {verb.__name__}, run by relquery."
     return run
@@ -350,10 +459,10 @@ def _now(verb: Callable[..., Verb]) -> Callable[..., Any]:
 
 def _later(verb: Callable[..., Verb]) -> Callable[..., Any]:
     async def run(table: pd.DataFrame, *given: Any, **more: Any) -> Any:
-        made = verb(table, **by_name(verb.__name__, given, more))
+        made, options = _ready(verb, table, given, more)
         if made.shows_cost:
             print(await made.frame.aexplain())
-        return made.told(*await made.frame.acollected())
+        return made.told(*await made.frame.acollected(**options))
 
     run.__doc__ = f"The async form of {verb.__name__}."
     return run
@@ -373,6 +482,57 @@ def _indexed(table: pd.DataFrame, col_name: str, index_dir: str) -> pd.DataFrame
     found = table.copy()
     found.attrs[_INDEXED] = {**table.attrs.get(_INDEXED, {}), col_name: index_dir}
     return found
+
+
+def llm_as_judge(
+    table: pd.DataFrame,
+    judge_instruction: str,
+    response_format: object = None,
+    n_trials: int = 1,
+    system_prompt: str | None = None,
+    suffix: str = "_judge",
+    **more: Any,
+) -> pd.DataFrame:
+    """What the model says of each row, as often as there are trials: `sem_map` by another name."""
+    check_supported({"response_format": response_format}, "llm_as_judge")
+    given = {"system_prompt": system_prompt, **more}
+    for trial in range(n_trials):
+        seed = {"seed": trial} if trial else {}
+        named = {**given, **seed, "suffix": f"{suffix}_{trial}"}
+        table = _now(sem_map)(table, judge_instruction, **named)
+    return table
+
+
+def pairwise_judge(
+    table: pd.DataFrame,
+    col1: str,
+    col2: str,
+    judge_instruction: str,
+    response_format: object = None,
+    n_trials: int = 1,
+    permute_cols: bool = False,
+    system_prompt: str | None = None,
+    suffix: str = "_judge",
+    **more: Any,
+) -> pd.DataFrame:
+    """A where the first column is better, B where the second is.
+
+    permute_cols: show them the other way round in every second trial.
+    """
+    check_supported({"response_format": response_format}, "pairwise_judge")
+    drawing = _options(more, "sem_map")
+    text = asked(judge_instruction, "pairwise_judge", None, system_prompt)
+    for trial in range(n_trials):
+        turned = permute_cols and trial % 2 == 1
+        one, other = (col2, col1) if turned else (col1, col2)
+        pair = f"{text}\nA: {{{one}}}\nB: {{{other}}}\nWhich is better, A or B?"
+        output, labels = free(f"{suffix}_{trial}", table), ["A", "B"]
+        seed = {"seed": trial} if trial else {}
+        lazy = _frame(table).sem_classify(pair, labels, output, **(drawing | seed))
+        table = lazy.collect()
+        if turned:
+            table[output] = table[output].map({"A": "B", "B": "A"})
+    return table
 
 
 def by_name(verb: str, given: tuple[Any, ...], more: Mapping[str, Any]) -> dict[str, Any]:

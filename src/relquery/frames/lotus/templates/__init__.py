@@ -1,0 +1,1 @@
+"""LOTUS's prompts, as far as programs import them."""
