@@ -13,7 +13,7 @@ from typing import Literal
 from benchmarks.harness import Say
 
 OURS, AS_JSON, LOTUS, DAFT = "relquery", "relquery, JSON", "LOTUS", "Daft"
-"""OURS sends prompts in the compact form, lines; AS_JSON in the paper's, which is the default."""
+"""OURS sends prompts in the compact form, text, the default; AS_JSON in the paper's."""
 DEFAULT = Path(".venv-peers")
 PROGRAMS = "benchmarks.peers.programs"
 _MADE = "installed"
@@ -31,7 +31,7 @@ class Side:
     program: str
     python: Path
     settings: Mapping[str, str] = field(default_factory=dict)
-    form: Literal["json", "lines"] = "lines"
+    form: Literal["json", "text"] = "text"
 
 
 @dataclass(frozen=True, slots=True)

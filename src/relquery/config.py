@@ -11,7 +11,7 @@ from relquery.errors import ConfigError, unknown
 
 Order = Literal["original", "fixed", "ggr", "ophr", "tree"]
 ORDERS: tuple[Order, ...] = get_args(Order)
-PromptForm = Literal["json", "lines", "text"]
+PromptForm = Literal["json", "text"]
 FORMS: tuple[PromptForm, ...] = get_args(PromptForm)
 DEFAULT_FORM: PromptForm = "text"
 """The form of prompts where none is asked for: right at least as often as JSON in `scripts/bench
@@ -222,7 +222,7 @@ class QueryConfig:
         for no comparison.
     guard_rows: for how many distinct inputs of a call answers are compared, at most.
     form: how fields are written in prompts: "text", which for a single field is the question, its
-        labels and the value alone; "lines", with all names before all values; or "json".
+        labels and the value alone; or "json", as paper 000 has it.
     nulls: what a call with NULL in all of its fields does: "skip" gives NULL and asks nothing;
         "ask" asks the model about them.
     redact: the kinds of personal data that placeholders replace before cells are sent.

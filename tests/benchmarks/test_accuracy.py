@@ -51,7 +51,7 @@ def test_a_run_asks_every_variant_and_writes_its_tables(
     figures, page = quick(BENCHMARK)
     names = [variant.name for variant in VARIANTS]
     assert {f"smollm2_posts_{name}" for name in names} <= set(figures)
-    asked_once = {"lines", "text", "bfloat16", "int8", "int4", "base"}
+    asked_once = {"text", "bfloat16", "int8", "int4", "base"}
     assert {name for name in names if f"smollm2_sembench_{name}" in figures} == asked_once
     assert figures["smollm2_answered"].value == 1.0
     assert figures["smollm2_text_tokens"].holds

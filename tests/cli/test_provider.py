@@ -66,14 +66,14 @@ def test_time_ends_rows_that_have_no_answer(rows: Path, run: Run) -> None:
         assert "row 7: No answer within 1 seconds. Raise " in err
 
 
-def test_prompts_are_written_in_lines_if_asked(rows: Path, run: Run) -> None:
+def test_prompts_are_written_as_text_if_asked(rows: Path, run: Run) -> None:
     with serving(answer) as server:
-        run("-t", str(rows), "-f", "csv", *at(server, "--prompt-form", "lines"))
+        run("-t", str(rows), "-f", "csv", *at(server, "--prompt-form", "text"))
         assert all("{" not in question(body) for body in server.asked)
         run("-t", str(rows), "-f", "csv", *at(server))
         assert all("{" in question(body) for body in server.asked[30:])
     _, err = run("-t", str(rows), "--prompt-form", "yaml", code=1)
-    assert "The form 'yaml' is not known. Known: json, lines, text." in err
+    assert "The form 'yaml' is not known. Known: json, text." in err
 
 
 def test_a_budget_that_is_spent_says_how_to_go_on(rows: Path, tmp_path: Path, run: Run) -> None:

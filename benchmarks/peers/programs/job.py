@@ -31,7 +31,7 @@ class Job:
     model: str
     table: str
     store: str | None = None
-    form: Literal["json", "lines"] = "lines"
+    form: Literal["json", "text"] = "text"
 
 
 def main(asking: Mapping[str, Callable[[Job], Rows]]) -> None:

@@ -1,4 +1,4 @@
-"""`form := 'lines'` and `'text'`, or `form=`: the compact forms, for one call or for all."""
+"""`form := 'text'`, or `form=`: the compact form, for one call or for all."""
 
 from __future__ import annotations
 
@@ -61,25 +61,12 @@ def con(heard: Heard) -> Iterator[Connection]:
         yield connection
 
 
-ONE = "Loud?\n\ntitle, genre:\nAlien\nhorror"
-
-
-@pytest.mark.parametrize(
-    ("call", "text"),
-    values(__file__, "lines.txt", ONE=ONE),
-)
-def test_a_call_is_sent_in_lines(call: str, text: str, con: Connection, heard: Heard) -> None:
-    con.sql(f"SELECT {call} FROM films WHERE id = 1")
-    assert heard.texts[0] == text
-
-
 @pytest.mark.parametrize(("call", "text"), values(__file__, "text.txt"))
 def test_a_call_is_sent_as_text(call: str, text: str, con: Connection, heard: Heard) -> None:
     con.sql(f"SELECT {call} FROM films WHERE id = 1", form="text")
     assert heard.texts[0] == text
 
 
-@pytest.mark.parametrize("form", ["lines", "text"])
 @pytest.mark.parametrize(
     ("call", "told"),
     [
@@ -92,29 +79,29 @@ def test_a_call_is_sent_as_text(call: str, text: str, con: Connection, heard: He
     ],
 )
 def test_it_is_left_to_a_prompt_that_names_all_labels_to_tell_them(
-    call: str, told: bool, form: PromptForm, con: Connection, heard: Heard
+    call: str, told: bool, con: Connection, heard: Heard
 ) -> None:
-    con.sql(f"SELECT {call} FROM films WHERE id = 1", form=form)
+    con.sql(f"SELECT {call} FROM films WHERE id = 1", form="text")
     assert [sampling.told for sampling in heard.samplings] == [told]
 
 
 def test_a_keyword_of_the_connection_or_query_is_for_calls_that_do_not_say(heard: Heard) -> None:
     query = "SELECT LLM('a', x), LLM('b', x, form := 'json') FROM (SELECT 'text' AS x)"
-    with connect(heard, form="lines") as con:
+    with connect(heard, form="text") as con:
         con.sql(query)
         con.sql(query, form="json")
     with connect(heard) as con:
-        con.sql(query, form="lines")
-    lines, as_json = "\n\ntext", 'data:\n{\n"x": "text"\n}'
-    assert [text.endswith(lines) for text in heard.texts] == [True, False, False, True, False]
+        con.sql(query, form="text")
+    as_text, as_json = "\n\ntext", 'data:\n{\n"x": "text"\n}'
+    assert [text.endswith(as_text) for text in heard.texts] == [True, False, False, True, False]
     assert heard.texts[2].endswith(as_json)
 
 
 def test_the_forms_have_answers_of_their_own_in_the_ledger(con: Connection, heard: Heard) -> None:
     query = "SELECT AI_FILTER('Loud?', title) FROM films"
-    for form in ("json", "lines", "text", "json", "lines", "text"):
+    for form in ("json", "text", "json", "text"):
         con.sql(query, form=form)
-    assert len(heard.texts) == 6
+    assert len(heard.texts) == 4
     assert con.explain(query, form="text").calls[0].calls == 0
 
 
@@ -128,7 +115,7 @@ def test_a_filter_and_the_same_prompt_in_full_are_one_request(
 
 def test_a_group_is_a_line_for_each_item(con: Connection, heard: Heard) -> None:
     con.sql(
-        "SELECT AI_AGG('Sum up.', x, form := 'lines') FROM (VALUES ('one'), ('"
+        "SELECT AI_AGG('Sum up.', x, form := 'text') FROM (VALUES ('one'), ('"
         "two\nlines'), ('')) t(x)"
     )
     assert heard.texts == ['Sum up.\n\none\ntwo\n lines\n""']
@@ -160,18 +147,18 @@ def test_a_connection_takes_the_default_of_its_model(heard: Heard) -> None:
 
 def test_explain_and_preview_count_the_form_that_is_sent(heard: Heard, con: Connection) -> None:
     query = "SELECT LLM('Loud?', title, genre) FROM films"
-    forms: list[PromptForm] = ["json", "lines"]
+    forms: list[PromptForm] = ["json", "text"]
     counts = [con.explain(query, form=form).calls[0].prompt_tokens for form in forms]
-    as_json, as_lines = (each for each in counts if each is not None)
-    assert as_lines < as_json
-    con.preview(query, form="lines", rows=1)
-    assert heard.texts[0].startswith("Loud?\n\ntitle, genre:\n")
+    as_json, as_text = (each for each in counts if each is not None)
+    assert as_text < as_json
+    con.preview(query, form="text", rows=1)
+    assert heard.texts[0].startswith("Loud?\n\ntitle: ")
 
 
 def test_another_form_is_refused_before_the_first_call(con: Connection, heard: Heard) -> None:
     for call, message in [
-        ("LLM('a', title, form := 'line')", "Did you mean 'lines'"),
-        ("LLM('a', title, form := 3)", "expected 'json', 'lines' or 'text'"),
+        ("LLM('a', title, form := 'texts')", "Did you mean 'text'"),
+        ("LLM('a', title, form := 3)", "expected 'json' or 'text'"),
     ]:
         with pytest.raises(QueryError, match=message):
             con.sql(f"SELECT {call} FROM films")
@@ -179,33 +166,33 @@ def test_another_form_is_refused_before_the_first_call(con: Connection, heard: H
 
 
 def test_a_join_with_candidates_is_json_only(con: Connection, heard: Heard) -> None:
-    join = "AI_FILTER('Is {a.title} {b.genre}?', classify := true, form := 'lines')"
+    join = "AI_FILTER('Is {a.title} {b.genre}?', classify := true, form := 'text')"
     with pytest.raises(QueryError, match="Remove form or classify"):
         con.sql(f"SELECT a.id FROM films a JOIN films b ON {join}")
 
 
 def test_connect_names_the_forms() -> None:
-    with pytest.raises(ConfigError, match="Did you mean 'lines'"):
-        connect("demo", form="line")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="Did you mean 'text'"):
+        connect("demo", form="texts")  # type: ignore[arg-type]
 
 
 def test_frames_take_the_form_of_a_verb_and_of_a_run(con: Connection, heard: Heard) -> None:
     frame = rq.frame([{"word": "one"}], con)
-    frame.sem_map("Shout {word}", "loud", form="lines").collect()
-    frame.sem_map("Whisper {word}", "quiet").collect(form="lines")
+    frame.sem_map("Shout {word}", "loud", form="text").collect()
+    frame.sem_map("Whisper {word}", "quiet").collect(form="text")
     assert [text.endswith("\n\none") for text in heard.texts] == [True, True]
 
 
 @pytest.mark.long
-def test_the_demo_model_answers_in_lines(tmp_path: Path) -> None:
+def test_the_demo_model_answers_to_text(tmp_path: Path) -> None:
     with connect("demo", ledger=tmp_path / "run.db") as con:
         con.register("movies", rq.demo_table("movies"))
         query = """SELECT movietitle, AI_FILTER('Is the review positive? Answer Yes or No.',
                    movies.*) AS good FROM movies WHERE year > 2018"""
-        as_json, as_lines = (con.sql(query, form=form) for form in ("json", "lines"))
-    assert len(as_lines) == len(as_json)
-    assert not as_lines.errors
-    assert {type(row[1]) for row in as_lines.fetchall()} == {bool}
-    assert as_lines.report.calls == as_json.report.calls
-    assert as_lines.report.prompt_tokens < 0.8 * as_json.report.prompt_tokens
-    assert json.dumps(as_lines.report.to_dict())
+        as_json, as_text = (con.sql(query, form=form) for form in ("json", "text"))
+    assert len(as_text) == len(as_json)
+    assert not as_text.errors
+    assert {type(row[1]) for row in as_text.fetchall()} == {bool}
+    assert as_text.report.calls == as_json.report.calls
+    assert as_text.report.prompt_tokens < 0.8 * as_json.report.prompt_tokens
+    assert json.dumps(as_text.report.to_dict())

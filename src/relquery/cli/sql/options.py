@@ -144,7 +144,7 @@ class ConnectionOptions(EngineOptions, ProviderOptions):
     max_tokens: int | None = option("Maximum answer length in tokens (default 256).")
     temperature: float | None = option("0 (default) is greedy.")
     seed: int | None = option("Makes sampled answers reproducible.")
-    prompt_form: str | None = option("How prompts write fields: text (default), lines or json.")
+    prompt_form: str | None = option("How prompts write fields: text (default) or json.")
     no_cache: bool = option("Turn off prefix caching.", "--no-cache", default=False)
     ledger: Path | None = option(
         "File that stores answers as they arrive, so an interrupted query can resume. Only at "

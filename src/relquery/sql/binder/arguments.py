@@ -54,7 +54,7 @@ _SAMPLED: dict[str, tuple[tuple[type, ...], str]] = {
 OF_ALL = (*_SAMPLED, "stop", "form", "nulls", "redact", "model")
 """Options of all functions."""
 _OPTIONS = _SAMPLED | {
-    "form": ((str,), "'json', 'lines' or 'text'"),
+    "form": ((str,), "'json' or 'text'"),
     "nulls": ((str,), "'skip' or 'ask'"),
     "retry": _FLAG,
     "classify": _FLAG,
@@ -223,7 +223,7 @@ class LlmFunction:
     def add_line(self, text: str, shorter: str | None = None) -> None:
         """Put another line at the end of the prompt's text. shorter: what the form text says."""
         line = f"\n{text}"
-        added = line if shorter is None else Worded(line, line, f"\n{shorter}")
+        added = line if shorter is None else Worded(line, f"\n{shorter}")
         self.query = (*self.query, added)
 
     def call(

@@ -32,7 +32,7 @@ _dump = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def label_of(name: str) -> str:
-    """The name of a field as sent in lines: as JSON if it has characters that end a name."""
+    """The name of a field as sent before its value: as JSON if characters in it end a name."""
     return name if _PLAIN_NAME.fullmatch(name) else json_in_line(name)
 
 
@@ -47,13 +47,12 @@ class Worded:
     """A text of a prompt that each form words in its own way."""
 
     json: str
-    lines: str
     text: str
 
     @classmethod
     def name(cls, name: str) -> Worded:
         """The name of a field, as it stands in the data."""
-        return cls(f'"{name}"', label_of(name), label_of(name))
+        return cls(f'"{name}"', label_of(name))
 
 
 Query = tuple[str | int | Worded, ...]

@@ -37,8 +37,8 @@ from relquery.sql.types.shape import ListOf, Output, Part, StructOf, described
 
 _YES_NO = ("Yes", "No")
 # What the answer must be, or its labels, follow, which says enough.
-_EXTRACT = Worded("Extract from the data what is asked for.", "", "")
-_CLASSIFY = Worded("Classify the data.", "Classify the data.", "")
+_EXTRACT = Worded("Extract from the data what is asked for.", "")
+_CLASSIFY = Worded("Classify the data.", "")
 # A name without blanks that has a provider or a digit, or of a known family: openai:gpt-mini,
 # llama3.1-70b, mistral-large.
 _MODEL = re.compile(

@@ -1,18 +1,15 @@
 """The fields of a call as text: as DuckDB gives them, and as they are sent.
 
-In JSON, a field is a member of an object. In lines, the compact form, the names are said once:
+In JSON, a field is a member of an object. As text, the only field of a call goes on to the end of
+the prompt as it is, and each of several is a line that begins with its name:
 
     Is the review positive?
 
-    movietitle, genres, reviewcontent:
-    The Cold Bridge
-    Drama
-    The ending felt excellent.
+    movietitle: The Cold Bridge
+    reviewcontent: The ending felt excellent.
 
-From the first field that is sent elsewhere on, each line begins with its name, `genres: Drama`. A
-line break in a value is followed by a space, and values that could be taken for something else are
-JSON strings, so different fields never give the same text. The only field of a call has no name: it
-goes on to the end of the prompt as it is. As text, each of several fields begins with its name.
+A line break in a value is followed by a space, and values that could be taken for something else
+are JSON strings, so different fields never give the same text.
 """
 
 from __future__ import annotations
@@ -168,10 +165,6 @@ class JsonWriter:
     """Fields as members of a JSON object, each with its name."""
 
     separator = ",\n"
-    line_break = "\n"
-    """A line break in a value."""
-    labels_all = True
-    """Whether all fields begin with their names."""
 
     def label(self, name: str) -> str:
         """What is before the value of a field."""
@@ -188,23 +181,22 @@ class JsonWriter:
         return label + self.value(form, cell)
 
 
-class LinesWriter(JsonWriter):
+class TextWriter(JsonWriter):
     """Fields as lines: text as it is where this is clear, everything else as JSON.
 
     names: of the fields of a call. is_one: whether one of them is the only one that is sent so.
     """
 
     separator = "\n"
-    labels_all = False
 
     def __init__(self, names: Sequence[str] = (), *, is_one: bool = False) -> None:
-        self.names, self.is_one = names, is_one
+        self.is_one = is_one
         self.line_break = "\n" if is_one else "\n "
-        labels = "|".join(re.escape(self.label(name)) for name in dict.fromkeys(names))
+        labels = "|".join(re.escape(f"{label_of(name)}: ") for name in dict.fromkeys(names))
         self._named_line = re.compile(labels or "(?!)")
 
     def label(self, name: str) -> str:
-        return f"{label_of(name)}: "
+        return "" if self.is_one else f"{label_of(name)}: "
 
     def value(self, form: Form, cell: str | None) -> str:
         if form == "string" and cell is not None:
@@ -215,30 +207,20 @@ class LinesWriter(JsonWriter):
 
     def _misleads(self, text: str) -> bool:
         """Whether a text could be taken for something else if it were sent as it is."""
-        if not text or text.isspace() or text == _NULL or text[0] == '"':
+        if not text or text.isspace() or text == _NULL:
             return True
-        return not self.is_one and (
-            text[0].isspace()
+        if self.is_one:  # a quotation that goes on, or begins later, is not read as a JSON string
+            return text[0] == '"' and text[-1] == '"'
+        return (
+            text[0] == '"'
+            or text[0].isspace()
             or (text[-1].isspace() and text[-1] != " ")
             or self._named_line.match(text) is not None
             or _OTHER_BREAKS.search(text) is not None
         )
 
 
-class TextWriter(LinesWriter):
-    """The only field of a call as it is; several as lines, each with its name."""
-
-    def __init__(self, names: Sequence[str] = (), *, is_one: bool = False) -> None:
-        super().__init__(names, is_one=is_one)
-        self.labels_all = not is_one
-
-    def _misleads(self, text: str) -> bool:
-        # A quotation that goes on, or begins later, is not read as a JSON string.
-        is_open = self.is_one and text.startswith('"') and not text.endswith('"')
-        return not is_open and super()._misleads(text)
-
-
-JSON, LINES = JsonWriter(), LinesWriter()
+JSON, TEXT = JsonWriter(), TextWriter()
 
 
 class Pieces(Sequence[str]):

@@ -18,7 +18,7 @@ from relquery.config import PromptForm
 from relquery.ir.lower import lower
 from relquery.ir.nodes import Seq, Text
 from relquery.prompt import Prompt, Role, Sampling
-from relquery.sql.inputs.cells import JSON, LINES
+from relquery.sql.inputs.cells import JSON, TEXT
 from relquery.sql.inputs.prompt import SYSTEM
 
 _CONTEXT = 32_768  # tokens of a prompt and its answer, where a provider does not say how many
@@ -178,7 +178,7 @@ class Forest:
         question = f"{self.question}\n{_PART}" if is_part else self.question
         if self.form != "json":
             above = "" if what == _DATA else f"{what.capitalize()}:\n"
-            data = LINES.separator.join(map(_line, items))
+            data = TEXT.separator.join(map(_line, items))
             return lower(Seq((Text(f"{question}\n\n{above}"), Text(data))))
         head = f"Answer the below query:\n{question}\n\nGiven the following {what}:\n[\n"
         data = f"{JSON.separator.join(items)}\n]"
@@ -214,6 +214,6 @@ def _cut(item: str) -> list[str] | None:
 
 
 def _line(item: str) -> str:
-    """An item, a JSON text, as it is sent in lines."""
+    """An item, a JSON text, as it is sent in a line."""
     is_text = item.startswith('"')
-    return LINES.value("string" if is_text else "json", json.loads(item) if is_text else item)
+    return TEXT.value("string" if is_text else "json", json.loads(item) if is_text else item)

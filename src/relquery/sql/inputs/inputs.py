@@ -14,7 +14,7 @@ from relquery.config import Order
 from relquery.lazy import LazySequence
 from relquery.prompt import Prompt
 from relquery.reordering.dependencies import Dependency
-from relquery.reordering.encode import Columns, columns_of, encode, number_by_appearance
+from relquery.reordering.encode import columns_of, encode, number_by_appearance
 from relquery.reordering.reorder import reorder
 from relquery.reordering.schedule import Report, Schedule
 from relquery.sql.binder.call import Task
@@ -23,7 +23,6 @@ from relquery.sql.inputs.cells import (
     OF_ITEM,
     Cells,
     JsonWriter,
-    LinesWriter,
     Pieces,
     TextWriter,
     are_null,
@@ -78,10 +77,9 @@ class Inputs:
         task, cells, modules = question.task, question.cells, question.modules
         writer: JsonWriter = JSON
         pinned = pinned_in(task.sent)
-        if task.form in ("lines", "text"):
+        if task.form == "text":
             is_one = len(cells.names) - len(pinned) == 1 and OF_ITEM.keys().isdisjoint(cells.forms)
-            make = TextWriter if task.form == "text" else LinesWriter
-            writer = make(cells.names, is_one=is_one and not modules)
+            writer = TextWriter(cells.names, is_one=is_one and not modules)
         pieces, codes, bags, asked = _written(question, pinned, writer)
         codes, of_row = codes[asked], np.full(question.rows, -1)
         first, of_row[asked] = distinct_rows(_in_one_order(codes, bags))
@@ -152,8 +150,6 @@ class Inputs:
             known = tuple(self._keys(chosen, loose))
         options: dict[str, Any] = {"polishing": _POLISHING} if order == "tree" else {}
         schedule = reorder(columns, order, known, bags, weight="tokens", **options)
-        if order == "tree" and self.question.task.form == "lines":
-            schedule = self._worth_its_names(schedule, columns, bags, chosen)
         schedule = replace(schedule, source=None)  # prompts are built from the pieces
         if chosen == list(range(len(self.pieces))):
             return schedule
@@ -165,20 +161,6 @@ class Inputs:
                 last = np.tile(np.array(modules), (len(rows), 1))
                 fields = np.concatenate((fields, last), axis=1)
         return replace(schedule, fields=fields.astype(np.int32))
-
-    def _worth_its_names(
-        self, schedule: Schedule, columns: Columns, bags: list[list[str]], chosen: list[int]
-    ) -> Schedule:
-        """The schedule, or one order for all rows if names take more than it saves: in lines, rows
-        whose fields are in another order than most are sent with names."""
-        names = self.template.names_sent(np.array(chosen)[schedule.fields])
-        if not names:
-            return schedule
-        fixed = reorder(columns, "fixed", (), bags, weight="tokens")
-        names -= self.template.names_sent(np.array(chosen)[fixed.fields])
-        characters = int(columns.lengths[columns.codes + columns.offsets[:-1]].sum())
-        saved = float(schedule.report.phr - fixed.report.phr) * characters
-        return schedule if saved >= names else fixed
 
     def _keys(self, chosen: list[int], loose: Collection[str]) -> Iterator[Dependency]:
         """What keys say of some fields, named by their places. loose: the places of bags."""
@@ -197,8 +179,7 @@ class Inputs:
         They are built when they are read.
         """
         fields = None if schedule is None else schedule.fields
-        template = self.template if fields is None else self.template.led_by(fields)
-        return template.prompts(self.codes, rows, fields)
+        return self.template.prompts(self.codes, rows, fields)
 
     def sorted(self, rows: Int64s) -> Int64s:
         """Some inputs in an order in which prompts share prefixes, if fields are as written."""
@@ -227,9 +208,7 @@ def _written(
     for at, (name, form) in enumerate(zip(cells.names, cells.forms, strict=True)):
         if at >= first and skipped.any():
             skipped &= are_null(values[at], form)[codes[:, at]]
-        is_named = writer.labels_all or at in question.modules or form in OF_ITEM
-        label = writer.label(name) if is_named else ""
-        write = partial(writer.piece, label, OF_ITEM.get(form, form))
+        write = partial(writer.piece, writer.label(name), OF_ITEM.get(form, form))
         if form in OF_ITEM:
             texts, items = write_bags(values[at], write)
             items = items[codes[:, at]]

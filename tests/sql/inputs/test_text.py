@@ -1,4 +1,4 @@
-"""The compact forms of a prompt say what JSON says: they can be read back, and share as much."""
+"""Text says what JSON says: it can be read back, and prompts share as much."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from relquery.prompt import Prompt, Role
 from relquery.sql.binder.call import Task, label_of
 from relquery.sql.inputs.cells import Cells, Form
 from relquery.sql.inputs.inputs import Inputs, Question
-from relquery.sql.inputs.prompt import commonest
 from tests.sql.fakes import text_of
 
 QUERY = "Which?"
@@ -58,38 +57,22 @@ def inputs_of(
     return Inputs.of(Question("", Task((QUERY,), form=form), len(rows), cells))
 
 
-def read(
-    text: str, names: Sequence[str], forms: Sequence[Form], *, is_named: bool = False
-) -> list[tuple[str, str | None]]:
-    """(name, cell) of each field in a prompt, by nothing but its text and the names and forms.
-
-    is_named: whether each of several fields begins with its name.
-    """
+def read(text: str, names: Sequence[str], forms: Sequence[Form]) -> list[tuple[str, str | None]]:
+    """(name, cell) of each field in a prompt, by nothing but its text and the names and forms."""
     data = text.removeprefix(f"{QUERY}\n\n")
     if len(names) == 1:
         return [(names[0], value_of(data, forms[0]))]
     label = {label_of(name): name for name in names}
-    above = list[str]()
-    head, _, below = ("", "", data) if is_named else data.partition(":\n")
-    rest = head
-    while rest:  # the names above the data, if there are any
-        found = next((one for one in label if rest == one or rest.startswith(f"{one}, ")), None)
-        if found is None:
-            above, below = [], data
-            break
-        above.append(label[found])
-        rest = rest[len(found) + 2 :]
     lines = list[str]()
-    for line in below.split("\n"):
+    for line in data.split("\n"):
         if line.startswith(" "):
             lines[-1] += f"\n{line[1:]}"
         else:
             lines.append(line)
     fields = list[tuple[str, str | None]]()
-    for place, line in enumerate(lines):
-        named = next((one for one in label if line.startswith(f"{one}: ")), None)
-        name = above[place] if named is None else label[named]
-        value = line if named is None else line[len(named) + 2 :]
+    for line in lines:
+        named = next(one for one in label if line.startswith(f"{one}: "))
+        name, value = label[named], line[len(named) + 2 :]
         fields.append((name, value_of(value, forms[list(names).index(name)])))
     return fields
 
@@ -109,40 +92,35 @@ def sent(cell: str | None, form: Form) -> str | None:
 
 
 def user_text(prompt: Prompt) -> str:
-    """The whole of a prompt in lines, which is one message; in JSON, without the system's."""
+    """The whole of a prompt in text, which is one message; in JSON, without the system's."""
     texts = [text_of(span) for span in prompt if span.role is Role.USER]
     return "".join(texts)
 
 
-@pytest.mark.parametrize("form", ["lines", "text"])
 @given(table=tables(), data=st.data())
 @example((("a", "b"), ("string", "string"), [["x", "y"], ["b: y", "x"], ["", "null"]]), None)
 @example((("a",), ("string",), [['"'], ['"x"'], ['"x" y'], ["x"], ["null"], [None]]), None)
-def test_a_prompt_can_be_read_back_in_any_order_of_its_fields(
-    form: PromptForm, table: Table, data: Any
-) -> None:
+def test_a_prompt_can_be_read_back_in_any_order_of_its_fields(table: Table, data: Any) -> None:
     names, forms, rows = table
-    inputs = inputs_of(names, forms, rows, form)
+    inputs = inputs_of(names, forms, rows, "text")
     every = np.arange(inputs.count)
     width = len(names)
     orders = [
         list(range(width))[::-1] if data is None else data.draw(st.permutations(range(width)))
         for _ in every
     ]
-    fields = np.array(orders, np.int32).reshape(len(every), width)
-    template = inputs.template.led_by(fields)
+    template = inputs.template
     first = {int(at): row for row, at in reversed(list(enumerate(inputs.of_row)))}
     for at in every.tolist():
         text = user_text(template.prompt(inputs.codes[at].tolist(), orders[at]))
         wanted = [(names[one], sent(rows[first[at]][one], forms[one])) for one in orders[at]]
-        assert read(text, names, forms, is_named=form == "text") == wanted
+        assert read(text, names, forms) == wanted
 
 
-@pytest.mark.parametrize("form", ["lines", "text"])
 @given(table=tables())
-def test_rows_that_differ_in_json_differ_in_other_forms(form: PromptForm, table: Table) -> None:
+def test_rows_that_differ_in_json_differ_in_text(table: Table) -> None:
     names, forms, rows = table
-    as_json, other = (inputs_of(names, forms, rows, one) for one in ("json", form))
+    as_json, other = (inputs_of(names, forms, rows, one) for one in FORMS)
     assert as_json.of_row.tolist() == other.of_row.tolist()
     assert {span.role for span in other.prompts_as_written()[0]} == {Role.USER}
     texts = [user_text(prompt) for prompt in other.prompts_as_written()]
@@ -158,16 +136,14 @@ def test_rows_that_differ_in_json_differ_in_other_forms(form: PromptForm, table:
 )
 def test_neighbours_share_as_many_fields_as_in_json(rows: list[tuple[str, str, str]]) -> None:
     names, forms = ("one", "two", "three"), list[Form](["string"] * 3)
-    as_json, as_lines = (
-        inputs_of(names, forms, [[*row] for row in rows], form) for form in ("json", "lines")
-    )
+    as_json, as_text = (inputs_of(names, forms, [[*row] for row in rows], form) for form in FORMS)
     every = np.arange(as_json.count)
     schedule = as_json.schedule(every, "tree")
     assert schedule is not None
     places = every[schedule.rows]
     counts = [
         [_fields_shared(one, other) for one, other in pairwise(inputs.prompts(places, schedule))]
-        for inputs in (as_json, as_lines)
+        for inputs in (as_json, as_text)
     ]
     assert counts[0] == counts[1]
 
@@ -180,19 +156,6 @@ def _fields_shared(one: Prompt, other: Prompt) -> int:
     return next((at for at, (left, right) in enumerate(pairs) if left != right), len(one) - 1)
 
 
-def test_names_stand_above_the_data_and_before_fields_out_of_order() -> None:
-    rows: list[list[str | None]] = [["Alien", "horror", "4"], ["Dune", "drama", None]]
-    inputs = inputs_of(("title", "genre", "my: stars"), ("string", "string", "json"), rows, "lines")
-    fields = np.array([[1, 0, 2], [1, 2, 0]], np.int32)
-    template = inputs.template.led_by(fields)
-    first, second = (
-        user_text(template.prompt(cells, order))
-        for cells, order in zip(inputs.codes.tolist(), fields.tolist(), strict=True)
-    )
-    assert first == 'Which?\n\ngenre, title, "my: stars":\nhorror\nAlien\n4'
-    assert second == 'Which?\n\ngenre, title, "my: stars":\ndrama\n"my: stars": null\ntitle: Dune'
-
-
 @pytest.mark.parametrize(
     ("cell", "data"),
     [
@@ -201,26 +164,13 @@ def test_names_stand_above_the_data_and_before_fields_out_of_order() -> None:
         (None, "null"),
         ("", '""'),
         (" \n", '" \\n"'),
-        ('"a" b', '"\\"a\\" b"'),
+        ('"a" b', '"a" b'),
+        ('"a"', '"\\"a\\""'),
     ],
 )
 def test_the_only_field_has_no_name_and_goes_on_to_the_end(cell: str | None, data: str) -> None:
-    inputs = inputs_of(("a",), ("string",), [[cell]], "lines")
+    inputs = inputs_of(("a",), ("string",), [[cell]], "text")
     assert user_text(inputs.prompts_as_written()[0]) == f"Which?\n\n{data}"
-
-
-def test_the_order_above_the_data_is_the_one_that_most_rows_follow_longest() -> None:
-    assert commonest(np.array([[0, 1, 2], [2, 1, 0], [2, 0, 1], [2, 1, 0]], np.int16)) == [2, 1, 0]
-    assert commonest(np.zeros((0, 2), np.int16)) == [0, 1]
-
-
-def test_rows_have_one_order_if_names_take_more_than_other_orders_save() -> None:
-    numbers = [[str(at * step % 7) for step in (1, 3, 5)] for at in range(200)]
-    names = tuple(f"{one} with a name that is rather long" for one in "abc")
-    found = inputs_of(names, ("string",) * 3, [list(row) for row in numbers], "lines")
-    schedule = found.schedule(np.arange(found.count), "tree")
-    assert schedule is not None
-    assert len(np.unique(schedule.fields, axis=0)) == 1
 
 
 @pytest.mark.parametrize("form", FORMS)
