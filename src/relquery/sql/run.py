@@ -226,11 +226,11 @@ def define(defined: Defined, database: Database, defaults: Sampling) -> Definiti
     Drops what it replaces. Raises QueryError.
     """
     check_defined_calls(defined, database, defaults)
-    head, definition, query = defined.head, defined.definition, defined.body.copy()
-    if defined.view is None:
+    head, definition, query = defined.head, defined.definition, defined.body.written_out()
+    if definition.kind == "MACRO":
         unbound(query)
     else:
-        bound = bind(defined.view, database, defaults)
+        bound = bind(defined.body, database, defaults)
         names = [name for name, _ in bound.columns]
         columns = (*definition.names, *names[len(definition.names) :])
         query, definition = stubbed(bound.query), replace(definition, columns=columns)
@@ -244,9 +244,10 @@ def define(defined: Defined, database: Database, defaults: Sampling) -> Definiti
 
 def check_defined_calls(defined: Defined, database: Database, defaults: Sampling) -> None:
     """Check what can be said of the calls of a view or macro by themselves. Raises QueryError."""
-    names = set(map(str.lower, defined.definition.names))
-    if defined.view is not None or not _decide(names, defined.body):
-        check_calls(defined.body.copy(), {}, {}, database, defaults)
+    definition, body = defined.definition, defined.body.written_out()
+    names = set(map(str.lower, definition.names))
+    if definition.kind == "VIEW" or not _decide(names, body):
+        check_calls(body, {}, {}, database, defaults)
 
 
 def _decide(names: set[str], body: Query) -> bool:

@@ -27,6 +27,7 @@ SELECT count(loud) FROM passing  = [(5,)]
 SELECT * FROM answers WHERE id = 1  # 1
 SELECT * FROM answers LIMIT 2  # 2
 WITH answers AS (SELECT 7 AS a) SELECT x.loud FROM Main.answers x WHERE id = 6  = [('DUNE',)]
+WITH films AS (SELECT 7 AS a) SELECT films.a, answers.loud FROM films, answers WHERE id = 6  = [(7, 'DUNE')]
 PIVOT main.named "A b" ON b IN ('DUNE') USING max(a)  = [(6,)]
 SELECT count(*) FROM answers WHERE loud = 'DUNE'  # 4
 SELECT id FROM films WHERE even(title) AND id <= 2  # 2
@@ -81,10 +82,9 @@ CREATE VIEW main.w AS SELECT LLM('up', 1)  ! QueryError Leave the schema out
 SELECT one(1, 2)  ! QueryError given 2 values
 SELECT one()  ! QueryError no value for x
 SELECT one(x := 1, y := 2)  ! QueryError no parameter y
-WITH films AS (SELECT 1 AS a) SELECT * FROM films, v  ! QueryError Rename the entry
 UPDATE v SET u = LLM('up', u)  ! QueryError v is a view
 CREATE VIEW w AS SELECT u FROM v; CREATE OR REPLACE VIEW v AS SELECT LLM('up', u) AS u FROM w
-! QueryError v reads w reads v
+! QueryError w reads v reads w
 SELECT count(u) FROM v  = [(5,)]
 
 -- if exists and or replace do as in DuckDB

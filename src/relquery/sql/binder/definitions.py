@@ -1,7 +1,7 @@
 """Writes out the views and macros that a statement reads, as far as a plan has to see what is in
 them: LLM calls, and of DuckDB's macros aggregates, window functions and generated rows.
 
-FROM v                  =>  FROM (SELECT LLM('...', a) AS x FROM t) AS v
+FROM v                  =>  WITH e AS (SELECT LLM('...', a) AS x FROM t) ... FROM e AS v
 WHERE is_nice(review)   =>  WHERE (LLM('Is it nice?', review) = 'Yes')
 
 CREATE MACRO cnt(x) AS count(x)
@@ -12,10 +12,11 @@ A user's macro is also written out if an LLM call is one of its arguments. DuckD
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from relquery.errors import QueryError, UnsupportedQueryError
+from relquery.sql import names as ours
 from relquery.sql.binder.call import (
     WRITTEN,
     asking_in,
@@ -25,13 +26,13 @@ from relquery.sql.binder.call import (
     readable_all,
 )
 from relquery.sql.binder.functions import FunctionCatalog, has_window, is_variable, makes_rows
-from relquery.sql.binder.sources import visible_entries
+from relquery.sql.binder.sources import entry_of
 from relquery.sql.host.catalog import Definition, Key
 from relquery.sql.host.catalog import Function as Listed
 from relquery.sql.parser import build, tree
 from relquery.sql.parser.parse import parser
 from relquery.sql.parser.shell import Shell
-from relquery.sql.parser.tree import Column, Expression, Function, Node, Query, Select
+from relquery.sql.parser.tree import Column, Entry, Expression, Function, Node, Query, Select
 
 Definitions = Mapping[Key, Definition]
 _SCHEMA = "main"  # of views and tables that are named without one
@@ -115,73 +116,89 @@ def definition_of(node: Node, definitions: Definitions) -> Definition | None:
     if isinstance(node, tree.Table):
         *schema, name = map(str.lower, node.path)
         found = definitions.get(("VIEW", name)) if schema in ([], [_SCHEMA]) else None
-        return None if not schema and name in _entries_around(node) else found
+        return found if schema or entry_of(node) is None else None
     is_of_source = isinstance(node.parent, tree.TableFunction)
     if not isinstance(node, Function) or node.schema or is_of_source:
         return None
     return definitions.get(("MACRO", node.name.lower()))
 
 
-@dataclass(slots=True)
-class Expansion:
-    """definitions: all there are. used: those that a statement reads, innermost first, with their
-    bodies. within: those that are being written out, from the outside in.
+def written_out(query: Query, definitions: Definitions) -> Query:
+    """A query with its macros written out, behind a WITH entry for each view that it reads.
+
+    Changes the query. Raises QueryError for wrong arguments and for definitions that read
+    themselves.
     """
+    views: dict[Key, Entry] = {}
+    _write_out(query, definitions, views, ())
+    source = query.source if isinstance(query, Select) else None
+    if isinstance(source, tree.Show) and source.query is not None:  # it sees no entry around it
+        source.query.entries = [*views.values(), *source.query.entries]
+        return query
+    query.entries = [*views.values(), *query.entries]
+    return query
 
-    definitions: Definitions
-    used: dict[Key, tuple[Definition, Query]] = field(default_factory=dict)
-    within: list[Definition] = field(default_factory=list)
 
-    def write_out(self, query: Node) -> None:
-        """Write out the views and macros of a tree, in place.
+def _write_out(
+    query: Query,
+    definitions: Definitions,
+    views: dict[Key, Entry],
+    within: tuple[Definition, ...],
+) -> None:
+    """Write out the macros of a query, in place, and add the views that it reads, each after those
+    that it reads itself. within: the definitions that are being written out."""
+    for node in reversed(list(query.walk())):
+        found = definition_of(node, definitions)
+        if found is None:
+            continue
+        if found.key in views:
+            _read_entry(node, views[found.key])
+            continue
+        if found in within:
+            path = " reads ".join(one.name for one in [*within, found])
+            raise QueryError(f"{found.name} reads itself: {path}. Break the circle.")
+        body = definition_query(found, definitions)
+        _write_out(body, definitions, views, (*within, found))
+        if isinstance(node, Function):
+            put = _applied(found, body, node)
+            named_like(put, node)
+            node.replace(put.named(node.alias))
+        else:
+            views[found.key] = entry = build.entry(ours.entry(len(views)), body)
+            entry.value.set("aliases", list(found.names) or None)
+            _read_entry(node, entry)
 
-        Raises QueryError for wrong arguments and for definitions that read themselves,
-        UnsupportedQueryError where a view cannot be written out.
-        """
-        for node in reversed(list(query.walk())):
-            definition = definition_of(node, self.definitions)
-            if definition is None:
-                continue
-            if isinstance(node, tree.Table):
-                _put_query(node, definition, self.body(definition).copy())
-            else:
-                assert isinstance(node, Function)
-                put = self._applied(definition, node)
-                assert isinstance(put, Select)
-                (item,) = put.items
-                named_like(item, node)
-                node.replace(item.named(node.alias))
 
-    def _applied(self, macro: Definition, call: Function) -> Query:
-        """The body of a macro for the arguments of a call."""
-        values, problem = _arguments(call, [name.lower() for name in macro.names])
-        if problem:
-            raise QueryError(f"The macro {macro.name}({', '.join(macro.names)}) {problem}.")
-        put = put_arguments(self.body(macro), values)
-        for inner in reversed(list(asking_in(put))):
-            if "own" in inner.meta:
-                listing = ", ".join(readable_all(inner.values))
-                inner.meta[WRITTEN] = f"{inner.name.lower()}({listing})"
-        assert isinstance(put, Query)
-        return put
+def _read_entry(node: Node, entry: Entry) -> None:
+    """Make a table, which has the name of a view, read the entry that has the view's query."""
+    assert isinstance(node, tree.Table)
+    node.alias, node.table = node.name, entry.name
+    node.set("schema_name", None)
 
-    def body(self, definition: Definition) -> Query:
-        """The query of a definition, or a SELECT of its expression, written out."""
-        if definition in self.within:
-            path = " reads ".join(one.name for one in [*self.within, definition])
-            raise QueryError(f"{definition.name} reads itself: {path}. Break the circle.")
-        if definition.key not in self.used:
-            if definition.kind == "VIEW":
-                query = read(Shell("QUERY", definition.body), self.definitions)
-            else:
-                query = parsed(f"SELECT {definition.body}")
-            for call in asking_in(query):
-                call.meta["own"] = True
-            self.within.append(definition)
-            self.write_out(query)
-            self.within.pop()
-            self.used[definition.key] = (definition, query)
-        return self.used[definition.key][1]
+
+def definition_query(definition: Definition, definitions: Definitions) -> Query:
+    """The query of a view, or a SELECT of the expression of a macro."""
+    if definition.kind == "VIEW":
+        return read(Shell("QUERY", definition.body), definitions)
+    query = parsed(f"SELECT {definition.body}")
+    for call in asking_in(query):
+        call.meta["own"] = True
+    return query
+
+
+def _applied(macro: Definition, body: Query, call: Function) -> Expression:
+    """The expression of a macro for the arguments of a call."""
+    values, problem = _arguments(call, [name.lower() for name in macro.names])
+    if problem:
+        raise QueryError(f"The macro {macro.name}({', '.join(macro.names)}) {problem}.")
+    put = put_arguments(body, values)
+    for inner in reversed(list(asking_in(put))):
+        if "own" in inner.meta:
+            listing = ", ".join(readable_all(inner.values))
+            inner.meta[WRITTEN] = f"{inner.name.lower()}({listing})"
+    assert isinstance(put, Select)
+    (item,) = put.items
+    return item
 
 
 def put_arguments(body: Node, values: Mapping[str, Expression]) -> Node:
@@ -211,39 +228,6 @@ def _rename_variables(body: Node, taken: set[str]) -> Node:
             for one in list(filter(is_variable, named)):
                 one.names = [f"{name}_of_macro", *one.names[1:]]
     return body
-
-
-def _put_query(source: tree.Table, view: Definition, query: Query) -> None:
-    """Put a query in the place of the view that a statement reads."""
-    if hidden := _entries_around(source) & set(_tables_read(query)):
-        raise UnsupportedQueryError(
-            f"The WITH entry '{min(hidden)}' has the name of a table that {view.name} reads. "
-            "Rename the entry."
-        )
-    names = [*source.columns, *view.names[len(source.columns) :]]
-    alias = source.alias or view.name
-    put = build.derived(query, alias, names)
-    if source.sample is not None:
-        put.sample = source.sample
-    if source.args.get("at_clause") is not None or source.args.get("with_ordinality"):
-        raise UnsupportedQueryError(
-            f"{view.name} is read with AT or WITH ORDINALITY, which a view with LLM calls does not "
-            f"support. Read it in a subquery: FROM (SELECT * FROM {view.name})."
-        )
-    source.replace(put)
-
-
-def _entries_around(node: Node) -> set[str]:
-    """Lower-case names of the WITH entries that a node can read."""
-    return {entry.name.lower() for entry in visible_entries(node)}
-
-
-def _tables_read(query: Query) -> Iterator[str]:
-    """Lower-case names of the tables that a query reads, without its own WITH entries."""
-    for table in query.find_all(tree.Table):
-        name = table.table.lower()
-        if len(table.path) == 1 and name not in _entries_around(table):
-            yield name
 
 
 def _arguments(call: Function, names: Sequence[str]) -> tuple[dict[str, Expression], str]:

@@ -9,7 +9,14 @@ from typing import Any
 from relquery.errors import QueryError, UnsupportedQueryError
 from relquery.sql import names as ours
 from relquery.sql.binder.call import asking_in
-from relquery.sql.binder.definitions import Definitions, Expansion, asks, parsed, read
+from relquery.sql.binder.definitions import (
+    Definitions,
+    asks,
+    definition_query,
+    parsed,
+    read,
+    written_out,
+)
 from relquery.sql.host.catalog import Definition, KeptDefinitions
 from relquery.sql.parser.parameters import Parameters
 from relquery.sql.parser.parse import NoTreeError
@@ -53,20 +60,17 @@ class Calling:
 
     def written_out(self) -> Query:
         """A copy of its query with its views and macros written out."""
-        tree = self.tree.copy()
-        Expansion(self.definitions).write_out(tree)
-        return tree
+        return written_out(self.tree.copy(), self.definitions)
 
 
 @dataclass(frozen=True, slots=True)
 class Defined:
-    """A view or macro with calls to create. body: with what it reads written out. view: a view's
-    query, as a statement."""
+    """A view or macro with calls to create. body: its query, or a SELECT of its expression, as a
+    statement."""
 
     head: Head
     definition: Definition
-    body: Query
-    view: Calling | None
+    body: Calling
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,21 +163,17 @@ def _read_create(text: Text, head: Head, kept: KeptDefinitions) -> Statement:
     query = before[: len(before) - len(select)] + select + definition.body
     parsed(query)
     definitions = {**kept.definitions, definition.key: definition}
-    expansion = Expansion(definitions)
-    body = expansion.body(definition)
-    if not any(next(asking_in(tree), None) for _, tree in expansion.used.values()):
+    tree = definition_query(definition, definitions)
+    body = Calling(text, Shell("QUERY", definition.body), tree, definitions)
+    written = body.written_out()
+    if next(asking_in(written), None) is None:
         return plain
-    if definition.kind == "MACRO" and len(list(body.find_all(Query))) > 1:
+    if definition.kind == "MACRO" and len(list(written.find_all(Query))) > 1:
         raise UnsupportedQueryError(
             f"The macro {head.name} has LLM calls and a subquery, which does not go together. "
             "Create a view, and filter its rows where it is read."
         )
-    view = None
-    if definition.kind == "VIEW":
-        del definitions[definition.key]
-        shell = Shell("QUERY", definition.body)
-        view = Calling(text, shell, read(shell, definitions), definitions)
-    defined = Defined(head, definition, body, view)
+    defined = Defined(head, definition, body)
     return Keeping(text, lambda kept: kept.define(definition), defined)
 
 
