@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from glob import has_magic
 from itertools import islice
 from pathlib import Path, PurePath, PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import pyarrow as pa
@@ -31,7 +32,7 @@ _COMPRESSED = (".gz", ".zst")
 FILES = (*_READERS, *_DATABASES, *_COMPRESSED)
 """How the names of files end that can be registered."""
 _DELIMITERS = ",;\t|"
-_HEAD = 1 << 20  # the header of a CSV file must fit in this many bytes
+_HEAD, _LINES = 1 << 20, 1000  # the header of a CSV file must be in these bytes, and these lines
 
 
 _FRAMES = {
@@ -113,12 +114,12 @@ def _register_files(database: Database, name: str, pattern: Path, called: str) -
     (ending,) = endings
     read = f"{_READERS[ending]}({quoted_text(pattern)})"
     if _READERS[ending] == "read_csv":
-        read = csv_reader(pattern)
-        for file in files:
+        for file in map(Path, files):
             try:
-                _check_csv(database, Path(file))
+                _check_csv(database, file)
             except RelqueryError as error:
                 raise TableError(f"{called}: {file}: {error}") from error
+        read = csv_reader(pattern, like=file)
     _replace_view(database, name, read, pattern, called)
 
 
@@ -180,64 +181,53 @@ def _is_empty(path: Path) -> bool:
         return False
 
 
-def csv_reader(path: Path, *options: str) -> str:
-    """The SQL that reads a registered CSV file, for FROM. options: arguments of `read_csv`."""
-    # A sample would miss quotes late in the file.
-    return f"read_csv({', '.join((quoted_text(path), 'sample_size = -1', *options))})"
+def csv_reader(path: Path, *options: str, like: Path | None = None) -> str:
+    """The SQL that reads a CSV file, for FROM: each line has as many values as the first, with the
+    delimiter by which that has the most. options: arguments of `read_csv`. like: the first of
+    several files, where the path is a pattern.
+
+    DuckDB would find a dialect that fits more lines: it skips the first ones, or reads each as one
+    value.
+    """
+    first = _first_line(like or path)
+    given = ["sample_size = -1", f"skip = {first.blank}"]  # a sample would miss quotes late in it
+    given += [f"delim = '{first.delimiter}'"] if len(first.values) > 1 else []
+    given += ["quote = '\"'"] if first.has_quotes else []
+    return f"read_csv({', '.join((quoted_text(path), *given, *options))})"
 
 
 def _check_csv(database: Database, path: Path) -> None:
-    """Raises TableError, naming the line, unless all lines have as many values as the first.
-
-    If they do not, DuckDB still finds a dialect that fits: it skips the lines before, or reads each
-    line as one value. So its result is compared with the first line.
-    """
+    """Raises TableError, naming the line, unless all lines have as many values as the first."""
     try:
-        (found,) = database.fetch(
-            f"FROM sniff_csv({quoted_text(path)}, sample_size = -1)"
-        ).to_pylist()
-    except QueryError:  # no dialect fits all lines
-        _check_lines(database, path, _most_values(path))
+        database.columns(f"FROM {csv_reader(path)}")
+    except QueryError:
+        _check_lines(database, path)
         raise
-    width = len(found["Columns"])
-    delimiters = found["Delimiter"] if width > 1 else _delimiters(path)
-    quote = found["Quote"] if len(found["Quote"]) == 1 else '"'
-    if any(_differs(path, each, quote, found["SkipRows"], width) for each in delimiters):
-        header = _most_values(path)
-        _check_lines(database, path, header)
-        raise TableError(
-            f"The first line has {len(header[1])} values, but {width} columns were found. "
-            "Register the file as a pandas frame: pandas.read_csv(path, ...)."
-        )
 
 
-def _differs(path: Path, delimiter: str, quote: str, skipped: int, width: int) -> bool:
-    """Whether lines with content were skipped, or the first has a different number of values."""
-    lines = _lines(path, delimiter, quote)
-    before = list(islice(lines, skipped))
-    if any(line and not line[0].startswith("#") for line in before):
-        return True
-    first = next(filter(None, lines), None)
-    return first is not None and len(first) != width
+class _FirstLine(NamedTuple):
+    """Where a file's columns are named. blank: the lines before it without content. delimiter: the
+    one that splits it into the most values. has_quotes: whether quotes are in the file."""
+
+    blank: int
+    delimiter: str
+    values: list[str]
+    has_quotes: bool
 
 
-def _most_values(path: Path) -> tuple[str, list[str]]:
-    """The delimiter that splits the first line into the most values, and these values."""
-    first = ((each, next(filter(None, _lines(path, each)), [])) for each in _delimiters(path))
-    return max(first, key=lambda each: len(each[1]))
-
-
-def _delimiters(path: Path) -> str:
-    return "\t" if ".tsv" in path.name.lower() else _DELIMITERS
-
-
-def _lines(path: Path, delimiter: str, quote: str = '"') -> Iterator[list[str]]:
-    """Values of the first lines; none if they do not fit in `_HEAD` bytes."""
-    head = _head(path)
-    try:
-        yield from csv.reader(io.StringIO(head, newline=""), delimiter=delimiter, quotechar=quote)
-    except csv.Error:
-        return
+def _first_line(path: Path) -> _FirstLine:
+    found, head = list[_FirstLine](), ""
+    with suppress(OSError, pa.ArrowException):  # DuckDB will say what is wrong with it
+        head = _head(path)
+    for delimiter in "\t" if ".tsv" in path.name.lower() else _DELIMITERS:
+        with suppress(csv.Error):
+            lines = list(
+                islice(csv.reader(io.StringIO(head, newline=""), delimiter=delimiter), 999)
+            )
+            blank = next((at for at, line in enumerate(lines) if line), 0)
+            said = (line for line in lines if line and not line[0].startswith("#"))
+            found.append(_FirstLine(blank, delimiter, next(said, []), '"' in head))
+    return max(found, key=lambda one: len(one.values), default=_FirstLine(0, ",", [], False))
 
 
 def _head(path: Path) -> str:
@@ -248,15 +238,15 @@ def _head(path: Path) -> str:
     return head.decode("utf-8-sig", "replace")
 
 
-def _check_lines(database: Database, path: Path, header: tuple[str, Sequence[str]]) -> None:
-    """Raises TableError for the first line whose number of values differs from the header's."""
-    delimiter, names = header
-    if not names:
+def _check_lines(database: Database, path: Path) -> None:
+    """Raises TableError for the first line whose number of values differs from the first's."""
+    first = _first_line(path)
+    if not first.values:
         return
-    columns = ", ".join(f"'c{at}': 'VARCHAR'" for at in range(len(names)))
+    columns = ", ".join(f"'c{at}': 'VARCHAR'" for at in range(len(first.values)))
     database.fetch(
         f"SELECT count(*) FROM read_csv({quoted_text(path)}, auto_detect = false, header = true, "
-        f"delim = '{delimiter}', columns = {{{columns}}})"
+        f"delim = '{first.delimiter}', columns = {{{columns}}})"
     )
 
 
