@@ -22,7 +22,7 @@ from relquery.ledger.folder import FolderLedger
 from relquery.prompt import Answer, Finish
 from relquery.sql import names as ours
 from relquery.sql.binder.call import Task
-from relquery.sql.caching.plan import ordered
+from relquery.sql.caching import ordered
 from relquery.sql.executor.context import ExecutionContext
 from relquery.sql.executor.dispatch import CallDispatch, ask_again
 from relquery.sql.executor.reading import read_answer

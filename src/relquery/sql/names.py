@@ -87,8 +87,6 @@ MACROS = {
 
 Numbered = Callable[[int], str]
 """Names that differ by a number."""
-criterion: Numbered = f"{PREFIX}criterion_{{}}".format
-"""The column that says for which rows a criterion over answers is taken to hold."""
 answer: Numbered = f"{TEXT_STAND_IN}_{{}}".format
 """The column of a call's answers."""
 column: Numbered = f"{PREFIX}column_{{}}".format

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -18,76 +17,55 @@ from relquery.sql import names as ours
 from relquery.sql.binder.statement import Calling, read_statement
 from relquery.sql.executor.choices import SEED
 from relquery.sql.executor.context import ExecutionContext
-from relquery.sql.executor.criteria import Count, Tallies, criteria_in
 from relquery.sql.executor.rows import Rows
 from relquery.sql.explain.explanation import SqlExplanation
-from relquery.sql.explain.rows import Place, Selectivities
+from relquery.sql.explain.rows import Count, Place, Selectivities
 from relquery.sql.host.database import Database, Scratch
-from relquery.sql.inputs.cells import Cells
 from relquery.sql.parser import build
 from relquery.sql.parser.parameters import read_parameters
 from relquery.sql.parser.parse import parser
 from relquery.sql.parser.statements import split
-from relquery.sql.parser.tree import Expression
-from relquery.sql.planner.plan import Field, SelectPlan
+from relquery.sql.planner.checks import answers_in
+from relquery.sql.planner.plan import SelectPlan
 from relquery.sql.query import naming
 from relquery.sql.result import CostAccumulator, Result, finished
 from relquery.sql.run import explain, run
-from relquery.sql.types.leaves import Number, dumped
 
 
 @dataclass(slots=True)
 class SampledRows(Rows):
-    """Some base rows of a plan, in their order, with tallies of what the answers decide.
+    """Some base rows of a plan, in their order.
 
-    total: how many there are in all.
-
-    most: the limit for rows, and for items of a group. largest: the size of the largest group of
-    which only some items are used; 0 if no group was cut.
+    total: how many there are in all. largest: the size of the largest group of which only some
+    items are used; 0 if no group was cut. judged: how many rows each filter has passed, by its
+    place.
     """
 
     total: int = 0
-    most: int = 0
     largest: int = 0
-    tallies: Tallies = field(default_factory=Tallies)
+    judged: dict[int, Count] = field(default_factory=dict)
 
     defers_filter = False  # what passes a filter is counted
 
-    def matching(self, predicate: Expression, rows: Int64s | None = None) -> Int64s:
-        """See Rows. Also tallies the criteria of the predicate."""
-        found = Rows.matching(self, predicate, rows)
-        for one in criteria_in(predicate):
-            new = self.tallies.new(one, self, self.alive if rows is None else rows)
-            tally, holds = self.tallies.of(one, self), one.node
-            if tally.inverted:
-                holds = build.operation(build.NOT, holds.copy())
-            if len(new):
-                try:
-                    passed = Rows.matching(self, holds, new)
-                except QueryError:  # it may fail for a row in which the predicate does not read it
-                    passed = np.intersect1d(new, found)
-                tally.add(new, passed)
-        return found
+    def passing(self, at: int, rows: Int64s) -> Int64s:
+        """The rows for which a filter is true, which are counted."""
+        passed, before = Rows.passing(self, at, rows), self.judged.get(at, Count(0, 0))
+        self.judged[at] = Count(before.rows + len(rows), before.passed + len(passed))
+        return passed
 
-    def cells(self, fields: tuple[Field, ...], rows: Int64s) -> Cells:
-        """See Rows. At most `most` items of a group are used, drawn at random."""
-        found = Rows.cells(self, fields, rows)
-        if not any(one.task.kind == "group" and one.fields == fields for one in self.plan.calls):
-            return found
-
-        def read(wanted: Int64s) -> pa.Table:
-            table = found.read(wanted)
-            texts = [self._some(text) for text in table.column(0).to_pylist()]
-            return table.set_column(0, table.schema.field(0), pa.array(texts, pa.string()))
-
-        return replace(found, read=read)
-
-    def _some(self, text: str | None) -> str | None:
-        items = [] if text is None else json.loads(text, parse_int=Number, parse_float=Number)
-        if len(items) <= self.most:
-            return text
-        self.largest = max(self.largest, len(items))
-        return dumped([items[at] for at in drawn(len(items), self.most).tolist()])
+    def cut_groups(self, most: int) -> None:
+        """Leave at most so many items of each group that a call is about, the first ones."""
+        calls = list(self.plan.calls)
+        for at, call in enumerate(calls):
+            if call.task.kind == "group":
+                (field,) = call.fields
+                sizes = f"SELECT coalesce(max(len({field.sql})), 0) FROM {ours.ROWS}"
+                size = int(self.database.fetch(self.sql(sizes)).column(0)[0].as_py())
+                some = build.function("list_slice", field.value, *map(build.number, (1, most)))
+                if size > most:
+                    self.largest = max(self.largest, size)
+                    calls[at] = replace(call, fields=(replace(field, value=some),))
+        self.plan = replace(self.plan, calls=tuple(calls))
 
 
 @dataclass(slots=True)
@@ -109,8 +87,8 @@ class Sample:
             f"* EXCLUDE ({ours.PLACE}) FROM ({base}) SEMI JOIN {chosen} USING ({ours.PLACE})"
         )
         table, count = scratch.rows(some)
-        rows = SampledRows(plan, database, scratch, table, count, np.arange(count))
-        rows.total, rows.most = total, self.most
+        rows = SampledRows(plan, database, scratch, table, count, np.arange(count), total=total)
+        rows.cut_groups(self.most)
         self.selects.append(rows)
         return rows
 
@@ -133,26 +111,24 @@ def drawn(total: int, most: int) -> Int64s:
 
 
 def _passed(selects: Sequence[SampledRows]) -> Iterator[tuple[Place, Count, str]]:
-    """The conditions that were applied to rows, for how many they held, and that in words.
+    """The filters that were applied to rows, how many passed, and that in words.
 
     If no row passed, half a row counts as passed, because a few rows do not show that none will.
     """
     for number, rows in enumerate(selects):
-        for text, tally in rows.tallies.by_text.items():
-            judged = sum(count.rows for count in tally.counts)
-            held = sum(count.passed for count in tally.counts)
+        for at, (judged, passed) in sorted(rows.judged.items()):
             if not judged:
                 continue
-            answers = rows.of_call(max(tally.calls))
+            answers = rows.of_call(max(answers_in(rows.plan.filters[at].predicate)))
             stage = next((one for one in answers.stages if one is not None), "a condition")
-            low, high = wilson_interval(held / judged, judged)
-            count = Count(judged, held) if held else Count(2 * judged, 1)
-            taken = "" if held else ", counted as half a row"
+            low, high = wilson_interval(passed / judged, judged)
+            count = Count(judged, passed) if passed else Count(2 * judged, 1)
+            taken = "" if passed else ", counted as half a row"
             told = (
-                f"{stage}: {held} of {judged} rows passed{taken} (95% interval for all rows: "
+                f"{stage}: {passed} of {judged} rows passed{taken} (95% interval for all rows: "
                 f"{low:.0%} to {high:.0%})"
             )
-            yield (number, text), count, told
+            yield (number, at), count, told
 
 
 @dataclass(frozen=True, slots=True, repr=False)

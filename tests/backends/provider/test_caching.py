@@ -24,7 +24,7 @@ from relquery.backends.wires.openai_chat import OpenAIChat
 from relquery.backends.wires.wire import CacheSettings
 from relquery.prices.table import PRICES
 from relquery.prompt import Role, Sampling, Span
-from relquery.sql.caching.plan import cache_plan
+from relquery.sql.caching import cache_plan
 
 IGNORED = "ignore::relquery.errors.SamplingWarning"
 pytestmark = [pytest.mark.long, pytest.mark.filterwarnings(IGNORED)]

@@ -10,7 +10,7 @@ from benchmarks.standin.provider import Provider
 from benchmarks.standin.rules import HOUR
 from relquery.prices.table import find_price
 from relquery.prompt import Prompt, Role, Span
-from relquery.sql.caching.plan import cache_plan
+from relquery.sql.caching import cache_plan
 from tests.benchmarks.standin.conftest import Connect
 
 MODEL = "claude-sonnet-5"

@@ -17,7 +17,7 @@ from benchmarks.standin.prompt import Block, Sent
 from benchmarks.standin.rules import HOUR, Rules
 from relquery.prices.price import Price
 from relquery.prompt import Prompt, Span
-from relquery.sql.caching.plan import WORTH, CachePlan, Counter, cache_plan
+from relquery.sql.caching import WORTH, CachePlan, Counter, cache_plan
 
 MARKS = Sequence[Sequence[int]]
 FIELDS = st.sampled_from(["a", "bb", "ccc"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from relquery.reordering.cost.billing import Blocks
-from relquery.sql.caching.plan import alike, together
+from relquery.sql.caching import alike, together
 
 # Tokens of the blocks: rules, films, rows.
 RULES, FILM, ROW = 1100, 2000, 10

@@ -9,7 +9,7 @@ import numpy as np
 from relquery.backends.base import Limits
 from relquery.prices.table import PRICES
 from relquery.prompt import Prompt, Role, Span
-from relquery.sql.caching.plan import cache_plan, planned
+from relquery.sql.caching import cache_plan, planned
 from tests.sql.fakes import FakeBackend
 
 MARKED, AUTOMATIC = PRICES["claude-sonnet-5"], PRICES["gpt-4o-mini"]

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relquery.sql.caching.plan import staggered
+from relquery.sql.caching import staggered
 
 GROUPS = np.array([-1, 0, 0, -1, 3, 3, -1, 6, 6])
 

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from relquery.prompt import Compared, Sampling
-from relquery.sql.explain.lengths import TEXT, Range, expected_length
+from relquery.sql.explain.cost import TEXT, Range, expected_length
 from tests.cases import values
 
 

@@ -13,7 +13,7 @@ from relquery.arrays import Int64s
 from relquery.errors import UnusableAnswersError
 from relquery.prompt import Answer
 from relquery.reordering.schedule import Schedule
-from relquery.sql.caching.plan import Ordered, ordered
+from relquery.sql.caching import Ordered, ordered
 from relquery.sql.executor.context import ExecutionContext
 from relquery.sql.executor.dispatch import (
     AS_WRITTEN,

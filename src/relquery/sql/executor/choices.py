@@ -12,11 +12,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TypeVar
-
-from relquery.arrays import Floats
-
-F = TypeVar("F", float, Floats)
 
 SAMPLE = 64
 """So many rows show which side of an AND or OR to ask first."""
@@ -76,10 +71,10 @@ class Judged:
         return (own.passed + passed + 1) / (own.tried + share * tried + 2)
 
 
-def rank(cost: float, selectivity: F) -> F:
+def rank(cost: float, selectivity: float) -> float:
     """What a filter costs for each row that it drops: filters with less go first.
 
-    cost: per row. selectivity: of each row. In this order independent filters cost the least
+    cost: per row. In this order independent filters cost the least
     together (Hellerstein 1993).
     """
     return cost / (1 - selectivity)

@@ -34,7 +34,7 @@ from relquery.ledger import (
 from relquery.prompt import Answer, Finish, Prompt, Role, Sampling, Span
 from relquery.reordering.schedule import Schedule
 from relquery.sql.binder.call import Task
-from relquery.sql.caching.plan import CachePlan, planned
+from relquery.sql.caching import CachePlan, planned
 from relquery.sql.executor.context import ExecutionContext, usd_of
 from relquery.sql.executor.reading import read_answer
 from relquery.sql.inputs.inputs import Inputs, Question

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,9 +14,10 @@ from relquery.arrays import Floats, Int64s
 from relquery.backends.base import Backend
 from relquery.errors import RequestError
 from relquery.ledger import has_one_answer
-from relquery.prompt import Answer, Finish
+from relquery.prompt import Answer, Compared, Finish
 from relquery.report import StageReport
 from relquery.sql import names as ours
+from relquery.sql.binder.call import Task
 from relquery.sql.executor.ask import EarlierAnswers, Replies, ask
 from relquery.sql.executor.cascade import (
     ask_cascade,
@@ -28,7 +29,6 @@ from relquery.sql.executor.cascade import (
 from relquery.sql.executor.choices import Seen, rows_to_limit
 from relquery.sql.executor.context import ExecutionContext, usd_of
 from relquery.sql.executor.groups import ask_groups, ask_matches
-from relquery.sql.executor.learnt import unlearnt
 from relquery.sql.executor.order import weights_of
 from relquery.sql.executor.reading import failure_message
 from relquery.sql.executor.rows import Rows
@@ -310,3 +310,60 @@ def _reasons(table: pa.Table, rows: Rows) -> tuple[pa.Table, Reasons]:
             if trouble is not None and is_null[row]:
                 found[row, column] = trouble
     return table, found
+
+
+# Where a stage has told no row from another: one answer for all, or scores that lie together
+
+LEAST = 50
+"""Distinct inputs from which on it is told."""
+BAND = 0.1
+"""Of the range that scores may have: if all of them lie within such a part, they do not separate
+the rows."""
+
+
+def unlearnt(rows: Rows, stages: Mapping[str, StageReport]) -> Iterator[tuple[str, str]]:
+    """(stage, what to say of it) for stages of a SELECT by which nothing was learnt."""
+    for call in rows.plan.calls:
+        columns = rows.of_call(call.index)
+        names, values = columns.stages[columns.asked], columns.values[columns.asked]
+        for name in dict.fromkeys(names.tolist()):
+            stage = stages[name]
+            if stage.calls + stage.ledger_hits - (stage.compared or 0) < LEAST:
+                continue
+            known = [value for value in values[names == name].tolist() if value is not None]
+            note = _note(call.task, known) if len(known) >= LEAST else None
+            if note is not None:
+                yield name, note
+
+
+def _note(task: Task, values: Sequence[str]) -> str | None:
+    sampling = task.sampling
+    if task.kind == "score":
+        return _of_scores(sampling.labels, list(map(float, values)))
+    texts = sampling.texts if isinstance(sampling, Compared) else sampling.labels
+    if task.kind != "row" or not texts:
+        return None
+    found = {value if value in texts else "another text" for value in values}
+    if len(found) > 1:
+        return None
+    return (
+        f"all {len(values):,} rows have the same answer ({found.pop()}), so nothing was learnt. "
+        "AI_SCORE with this question shows how near the others come; try other words or a larger "
+        "model."
+    )
+
+
+def _of_scores(labels: Sequence[str], scores: Sequence[float]) -> str | None:
+    try:
+        numbers = [float(label) for label in labels]
+        width = max(numbers) - min(numbers)
+    except ValueError:
+        width = 1.0
+    low, high = min(scores), max(scores)
+    if high - low >= BAND * width or not width:
+        return None
+    return (
+        f"all {len(scores):,} scores are between {low:.3g} and {high:.3g}, which hardly tells rows "
+        "apart. rq.evaluate finds a threshold from rows with right answers; try other words or a "
+        "larger model."
+    )

@@ -8,7 +8,6 @@ from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from relquery.arrays import Bools, Int64s, Objects
 from relquery.errors import QueryError
@@ -23,7 +22,7 @@ from relquery.sql.parser import build
 from relquery.sql.parser.parse import parser
 from relquery.sql.parser.tree import Expression, Node, Select
 from relquery.sql.planner.checks import Check, answers_in
-from relquery.sql.planner.plan import Field, Part, PlannedCall, SelectPlan
+from relquery.sql.planner.plan import Field, PlannedCall, SelectPlan
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -174,9 +173,9 @@ class Rows:
         """Whether it may run on a few rows first."""
         return self.learns and not self.whole
 
-    def passing(self, predicate: Expression, rows: Int64s) -> Int64s:
-        """The rows for which a filter is true. Its calls are already answered."""
-        return self.matching(predicate, rows)
+    def passing(self, at: int, rows: Int64s) -> Int64s:
+        """The rows for which a filter is true, by its place. Its calls are already answered."""
+        return self.matching(self.plan.filters[at].predicate, rows)
 
     def cut(self) -> None:
         """Drop the rows that the SELECT does not return. The calls of the cut are answered."""
@@ -289,19 +288,6 @@ class Rows:
             return pa.table(columns, names=[ours.field(at) for at in range(len(columns))])
 
         return Cells(names, forms, rows, read)
-
-    def texts(self, part: Part, rows: Int64s) -> pa.Array | None:
-        """(rows,), the fields of the calls of a part in some rows, ascending. None if answers are
-        among them, or if one cannot be computed for a row that may never be asked about."""
-        fields = tuple(field for call in part.calls for field in self.plan.calls[call].fields)
-        if not fields or any(answers_in(field.value) for field in fields):
-            return None
-        try:
-            columns = [one.fill_null("") for one in self.cells(fields, rows).fetch().columns]
-        except QueryError:
-            return None
-        joined = pc.binary_join_element_wise(*columns, " ")
-        return joined.combine_chunks() if isinstance(joined, pa.ChunkedArray) else joined
 
     def compute(self, fields: tuple[Field, ...], rows: Int64s) -> None:
         """Have DuckDB compute the fields of some rows. Raises QueryError if that fails."""

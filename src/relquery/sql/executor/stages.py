@@ -1,20 +1,19 @@
 """Goes through the stages of a SELECT, for some of its rows, to run them or to predict them.
 
 Filters run on some of the rows first, to learn which filter drops the most for what it costs, and,
-before a LIMIT, only until enough rows have passed. Where words foretell which rows pass, each row
-has its own order of the filters.
+before a LIMIT, only until enough rows have passed.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 import numpy as np
 
-from relquery.arrays import Bools, Floats, Int64s
+from relquery.arrays import Int64s
 from relquery.errors import PendingError
 from relquery.sql.executor.choices import (
     FIRST,
@@ -28,10 +27,9 @@ from relquery.sql.executor.choices import (
 )
 from relquery.sql.executor.order import CallCosts, Costs, cost_of, has_sides, steps_of
 from relquery.sql.executor.rows import Rows
-from relquery.sql.executor.word_model import LEAST, MOST, WordModel, learn
 from relquery.sql.parser.tree import Expression
 from relquery.sql.planner.checks import Check
-from relquery.sql.planner.plan import Filter, Part, PlannedCall
+from relquery.sql.planner.plan import Part, PlannedCall
 
 R = TypeVar("R", bound=Rows)
 
@@ -106,13 +104,6 @@ class StageWalker(Generic[R]):
         return self._names[id(part), call]
 
 
-_Before = frozenset[int]
-"""The places of the filters that rows have passed."""
-
-_Group = tuple[_Before, Int64s]
-"""Rows, with what they have passed."""
-
-
 def run_filters(rows: Rows, ask: Callable[[Part, Int64s], None]) -> bool:
     """Leave the rows for which all filters are true. ask: makes the calls of a part for some rows.
 
@@ -121,7 +112,7 @@ def run_filters(rows: Rows, ask: Callable[[Part, Int64s], None]) -> bool:
     plan = rows.plan
     if not plan.filters:
         return False
-    run = _Run(rows, ask, [_Known(one) for one in plan.filters])
+    run = _Run(rows, ask, [Judged() for _ in plan.filters])
     if (
         rows.defers_filter
         and len(plan.filters) == 1
@@ -145,46 +136,13 @@ def run_filters(rows: Rows, ask: Callable[[Part, Int64s], None]) -> bool:
 
 
 @dataclass(slots=True)
-class _Known:
-    """What is known of a filter. judged: rows of base, with whether they passed."""
-
-    filter: Filter
-    shown: Judged = field(default_factory=Judged)
-    judged: list[tuple[Int64s, Bools]] = field(default_factory=list)
-    model: WordModel | None = None
-    learnt: int = 0
-
-    def add(self, before: _Before, tried: Int64s, passed: Bools) -> None:
-        """Note which of some rows pass."""
-        self.shown.add(before, len(tried), int(passed.sum()))
-        self.judged.append((tried, passed))
-
-    def learn(self, rows: Rows) -> None:
-        """Learn from the words of rows, again each time that twice as many were judged."""
-        if self.shown.tried < max(LEAST, 2 * self.learnt):
-            return
-        self.learnt = self.shown.tried
-        tried = np.concatenate([each for each, _ in self.judged])[-MOST:]
-        passed = np.concatenate([each for _, each in self.judged])[-MOST:]
-        order = np.argsort(tried)
-        texts = (
-            rows.texts(self.filter.part, tried[order]) if 0 < passed.sum() < len(passed) else None
-        )
-        self.model = None if texts is None else learn(texts, passed[order])
-
-    def passing(self, rows: Rows, among: Int64s) -> Floats | None:
-        """How likely each of some rows passes, by its words; None if they do not tell."""
-        texts = None if self.model is None else rows.texts(self.filter.part, among)
-        return None if self.model is None or texts is None else self.model.passing(texts)
-
-
-@dataclass(slots=True)
 class _Run:
-    """whole: what all filters together have shown."""
+    """The filters of a SELECT while they run. shown: what each has shown, by its place. whole: what
+    all of them together have."""
 
     rows: Rows
     ask: Callable[[Part, Int64s], None]
-    filters: list[_Known]
+    shown: list[Judged]
     whole: Seen = field(default_factory=Seen)
 
     def all(self, waiting: Int64s) -> Int64s:
@@ -193,7 +151,7 @@ class _Run:
             return self._try(waiting, len(waiting))
         passed = []
         while len(waiting):
-            size = rows_to_order(self.whole.tried) if len(self.filters) > 1 else len(waiting)
+            size = rows_to_order(self.whole.tried) if len(self.shown) > 1 else len(waiting)
             passed.append(self._try(waiting, size))
             waiting = waiting[size:]
         return np.concatenate(passed) if passed else waiting
@@ -225,60 +183,25 @@ class _Run:
         return np.concatenate(passed)
 
     def _try(self, waiting: Int64s, size: int) -> Int64s:
-        """The rows that pass, of the next so many."""
-        batch = np.sort(waiting[:size])
-        ranked = self._ranked(batch, waiting)
-        left: dict[_Before, Int64s] = {frozenset(): batch}
-        for _ in self.filters:
-            goes: dict[int, list[_Group]] = {}
-            for before, some in left.items():
-                first = ranked(before, some)
-                for at in np.unique(first).tolist():
-                    goes.setdefault(at, []).append((before, some[first[: len(some)] == at]))
-            left = {}
-            for at, parts in goes.items():
-                for before, passed in self._judge(self.filters[at], parts):
-                    after = before | {at}
-                    left[after] = np.union1d(left.get(after, batch[:0]), passed)
-        passed_all = left[frozenset(range(len(self.filters)))]
-        self.whole = self.whole.plus(len(batch), len(passed_all))
-        if len(self.filters) > 1 and size < len(waiting):
-            for known in self.filters:
-                known.learn(self.rows)
-        return passed_all
-
-    def _judge(self, known: _Known, parts: list[_Group]) -> Iterator[_Group]:
-        """Ask a filter for some rows at once. Yields those that pass, by what they had passed."""
-        tried = np.sort(np.concatenate([some for _, some in parts]))
-        self.ask(known.filter.part, tried)
-        found = self.rows.passing(known.filter.predicate, tried)
-        for before, some in parts:
-            passed = np.isin(some, found, assume_unique=True)
-            known.add(before, some, passed)
-            yield before, some[passed]
-
-    def _ranked(self, batch: Int64s, waiting: Int64s) -> Callable[[_Before, Int64s], Int64s]:
-        """What tells the next filter of each row that has passed some of them; one without rows."""
-        if len(self.filters) == 1:
-            return lambda *_: np.zeros(len(batch) or 1, np.int64)
-        costs = [
-            cost_of(known.filter.part, self.rows, waiting, known.shown.tried)
-            for known in self.filters
-        ]
-        likely = [known.passing(self.rows, batch) for known in self.filters]
-
-        def ranked(before: _Before, some: Int64s) -> Int64s:
-            ranks = np.full((len(self.filters), len(some) or 1), np.inf)
-            for at, known in enumerate(self.filters):
-                by_words = likely[at] if len(some) else None
-                share = np.full(1, known.shown.selectivity(before))
-                found = share if by_words is None else by_words[np.searchsorted(batch, some)]
-                if at not in before:
-                    ranks[at] = rank(costs[at], found)
-            first: Int64s = ranks.argmin(axis=0)
-            return first
-
-        return ranked
+        """The rows that pass, of the next so many: each filter runs on those that the filters
+        before it have passed, and the next is the one that costs the least for each row it drops.
+        """
+        passed, before = np.sort(waiting[:size]), frozenset[int]()
+        tried, filters, costs = len(passed), self.rows.plan.filters, [0.0] * len(self.shown)
+        if len(filters) > 1:
+            costs = [
+                cost_of(one.part, self.rows, waiting, shown.tried)
+                for one, shown in zip(filters, self.shown, strict=True)
+            ]
+        while left := [at for at in range(len(filters)) if at not in before]:
+            ranks = {at: rank(costs[at], self.shown[at].selectivity(before)) for at in left}
+            at = min(left, key=ranks.__getitem__)
+            self.ask(filters[at].part, passed)
+            found = self.rows.passing(at, passed)
+            self.shown[at].add(before, len(passed), len(found))
+            passed, before = found, before | {at}
+        self.whole = self.whole.plus(tried, len(passed))
+        return passed
 
 
 def _groups(rows: Rows) -> tuple[Int64s, Int64s] | None:

@@ -24,10 +24,16 @@ from relquery.prompt import Prompt
 from relquery.reordering.cost.billing import NEVER, Bill, bill, bill_automatic, bill_marked
 from relquery.reordering.cost.measure import lru_hits, unlimited_hits
 from relquery.reordering.cost.tokens import Tokens
-from relquery.sql.caching.plan import Counter, cache_plan, in_our_tokens
-from relquery.sql.explain.cost import Calibration, StageCost, unshared
+from relquery.sql.caching import Counter, cache_plan, in_our_tokens
+from relquery.sql.explain.cost import (
+    Calibration,
+    Length,
+    Range,
+    StageCost,
+    expected_length,
+    unshared,
+)
 from relquery.sql.explain.explanation import CountedBy, ExplainedCall
-from relquery.sql.explain.lengths import Length, Range, expected_length
 from relquery.sql.explain.requests import Requests
 
 _CHARACTERS = 4  # per token; typical of English with most tokenizers

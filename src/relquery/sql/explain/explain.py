@@ -28,12 +28,11 @@ from relquery.sql.executor.cascade import (
 from relquery.sql.executor.context import ExecutionContext
 from relquery.sql.executor.order import weights_of
 from relquery.sql.executor.stages import StageWalker
-from relquery.sql.explain.bounds import KnownRows, known_rows
+from relquery.sql.explain.cost import Range
 from relquery.sql.explain.estimate import Estimator
 from relquery.sql.explain.explanation import Counted, ExplainedCall, listed
-from relquery.sql.explain.lengths import Range
 from relquery.sql.explain.requests import RequestPlanner, Requests
-from relquery.sql.explain.rows import EstimatedRows, Selectivities
+from relquery.sql.explain.rows import EstimatedRows, KnownRows, Selectivities, known_rows
 from relquery.sql.host.database import Database, Scratch
 from relquery.sql.parser.tree import Expression
 from relquery.sql.planner.plan import Field, PlannedCall
@@ -131,6 +130,7 @@ class Explainer:
             is_sure &= requests.exact
             model.planner.add(requests, is_sure=is_sure)
             is_expected = self.shares is not None and rows.known.is_at_hand
+            is_expected &= where is None or not rows.is_open(where)
             counts: Counted = "exact" if is_sure else "expected" if is_expected else "at most"
             told = replace(
                 told,

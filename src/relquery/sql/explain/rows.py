@@ -1,5 +1,9 @@
 """The rows of one SELECT while it is explained: all rows that its filters might keep, or where
 selectivities are given or measured, those that are expected to pass.
+
+A SELECT whose calls are not answered leaves a stand-in: a table with NULL in place of answers and
+with every row that a filter might keep. A SELECT that reads a stand-in is analyzed only if this
+cannot mislead: it has a single source, and only columns without answers decide its rows.
 """
 
 from __future__ import annotations
@@ -7,46 +11,158 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Real
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import numpy as np
-import pyarrow as pa
 
 from relquery.arrays import Bools, Int32s, Int64s
 from relquery.errors import ConfigError, QueryError, unknown
 from relquery.reordering.encode import encode
 from relquery.sql import names as ours
-from relquery.sql.executor import criteria
+from relquery.sql.binder.functions import FunctionCatalog, has_window, makes_rows
+from relquery.sql.binder.normalize import has_grouping_sets, keys_of
+from relquery.sql.binder.sources import Context
 from relquery.sql.executor.choices import FIRST, SEED
 from relquery.sql.executor.order import has_sides
 from relquery.sql.executor.rows import Rows
-from relquery.sql.explain.bounds import ALL, KnownRows, known_base
 from relquery.sql.host.database import Database, Scratch
 from relquery.sql.inputs.inputs import distinct_rows
-from relquery.sql.parser import build
+from relquery.sql.parser import build, tree
 from relquery.sql.parser.parse import parser
 from relquery.sql.parser.tree import Column, Expression, Node
-from relquery.sql.planner.plan import Field, Part, PlannedCall, SelectPlan
+from relquery.sql.planner.checks import answers_in
+from relquery.sql.planner.plan import Field, PlannedCall, SelectPlan
+
+
+@dataclass(frozen=True, slots=True)
+class KnownRows:
+    """What is known about the rows of a table.
+
+    most: the maximum number of rows; None if unknown. exact: whether there are exactly that many.
+    held: whether the table at hand contains all of them; it may contain more unless `exact`.
+    open: lower-case names of the columns that depend on answers. expected: whether the table at
+    hand is an estimate of the rows that remain, based on selectivities, and not an upper bound.
+    """
+
+    most: int | None = None
+    exact: bool = True
+    held: bool = True
+    open: frozenset[str] = frozenset()
+    expected: bool = False
+
+    @property
+    def is_at_hand(self) -> bool:
+        """Whether the rows can be counted or estimated before the run."""
+        return self.held and (self.exact or self.expected)
+
+    def may_be_open(self, node: tree.Node) -> bool:
+        """Whether the value of an expression depends on answers, or may do so."""
+        return self.is_open(node) or any(
+            isinstance(part, tree.Query | tree.Star) for part in node.walk()
+        )
+
+    def is_open(self, node: tree.Node) -> bool:
+        """Whether an expression reads a column that contains or depends on answers."""
+        names = (name for column in node.find_all(tree.Column) for name in column.names)
+        return any(name.lower() in self.open or ours.call_of(name) is not None for name in names)
+
+
+ALL = KnownRows()
+"""For rows unaffected by any LLM call."""
+NOTHING = KnownRows(None, exact=False, held=False)
+
+
+def known_base(
+    inner: tree.Select, context: Context, stand_ins: Mapping[str, KnownRows]
+) -> KnownRows:
+    """What is known about a plan's base; if `held`, the caller sets `most` by counting the rows."""
+    read = [inner, *context.needed_by([inner])]
+    if not any(table.table in stand_ins for one in read for table in one.find_all(tree.Table)):
+        return ALL
+    source = inner.source
+    if source is None or isinstance(source, tree.Join) or inner.sample is not None:
+        return NOTHING
+    entries = [*context.entries, *inner.find_all(tree.Entry)]
+    named = {one.name.lower(): one for one in entries if "query_node" in one.value.args}
+    found = _stand_in(source, named, stand_ins)
+    if found is None:
+        return NOTHING
+    table = replace(found, open=found.open | {source.name.lower()})
+    deciding = [one for one in (inner.where, inner.order) if one is not None]
+    if any(map(table.may_be_open, deciding)) or not (inner.limit is None or table.is_at_hand):
+        return KnownRows(table.most, exact=False, held=False)
+    columns = (item.alias.lower() for item in inner.items if table.may_be_open(item))
+    return replace(table, open=frozenset(columns))
+
+
+def known_rows(select: tree.Select, rows: KnownRows, functions: FunctionCatalog) -> KnownRows:
+    """What is known about the result of a plan's final SELECT; `rows`: the same about its input."""
+    folds, keys = functions.in_select(select), keys_of(select, functions)
+    if any(map(makes_rows, select.items)) or has_grouping_sets(select):
+        return NOTHING
+    is_one = bool(folds) and not keys
+    most = 1 if is_one else rows.most
+    cuts = [select.distinct, select.having, select.qualify, select.limit]
+    cuts = [one for one in cuts if one is not None]
+    # Whether the number of rows is still an estimate, not a bound, after these clauses.
+    decided = [*cuts, *(select.items if select.distinct is not None else ())]
+    is_expected = rows.expected and not any(map(rows.may_be_open, decided))
+    if any(map(rows.may_be_open, keys)) or (cuts and not is_expected):
+        return KnownRows(most, exact=False, held=False)
+    columns = {
+        item.alias.lower()
+        for item in select.items
+        # A value of several rows depends on answers where these decide which rows there are.
+        if rows.may_be_open(item)
+        or (not rows.exact and (has_window(item) or functions.has_aggregate(item)))
+    }
+    exact = (rows.exact and not cuts) or is_one
+    return KnownRows(most, exact, rows.held or is_one, frozenset(columns), rows.expected)
+
+
+def _stand_in(
+    source: tree.Source, entries: Mapping[str, tree.Entry], stand_ins: Mapping[str, KnownRows]
+) -> KnownRows | None:
+    """The stand-in that a source of a FROM clause reads whole, with its column names unchanged."""
+    if source.sample is not None or source.columns:
+        return None
+    query = source.query if isinstance(source, tree.Derived) else None
+    if isinstance(source, tree.Table) and source.table.lower() in entries:
+        entry = entries[source.table.lower()]
+        query = None if entry.columns else entry.query
+    if not isinstance(query, tree.Select) or query.modifiers or query.where is not None:
+        return None
+    is_whole = len(query.items) == 1 and isinstance(query.items[0], tree.Star)
+    table = query.source
+    return stand_ins.get(table.table) if is_whole and isinstance(table, tree.Table) else None
+
 
 _CHOICES = 16  # of units that pass, of which the most typical one is taken
 
-Place = tuple[int, str]
-"""A criterion over answers: the number of its SELECT, in the order in which they run; its text."""
+Place = tuple[int, int]
+"""A filter: the number of its SELECT, in the order in which they run, and its place in that."""
+
+
+class Count(NamedTuple):
+    """Rows that a filter has judged, and how many of them pass."""
+
+    rows: int
+    passed: int
 
 
 @dataclass(slots=True)
 class Selectivities:
-    """Which share of the rows passes each criterion over answers: given, or measured in a run.
+    """Which share of the rows passes each filter: given, or measured in a run.
 
-    every: that of each criterion; None if not given. by_stage: the same by the stage whose answers
-    a criterion reads, which goes first. measured: of how many rows it was true. lengths: tokens of
-    a stage's answers on average. missed: stages whose criteria have no share; they keep all rows.
+    every: that of each filter; None if not given. by_stage: the same by the stage whose answers
+    a filter reads, which goes first. measured: of how many rows it was true. lengths: tokens of
+    a stage's answers on average. missed: stages whose filters have no share; they keep all rows.
     """
 
     every: float | None = None
     by_stage: Mapping[str, float] = field(default_factory=dict)
-    measured: Mapping[Place, criteria.Count] = field(default_factory=dict)
+    measured: Mapping[Place, Count] = field(default_factory=dict)
     lengths: Mapping[str, float] = field(default_factory=dict)
     missed: set[str] = field(default_factory=set)
 
@@ -67,7 +183,7 @@ class Selectivities:
             if name not in stages:
                 raise ConfigError(unknown("stage", name, stages, of="this query"))
 
-    def passing(self, place: Place, stage: str, before: Sequence[criteria.Count], rows: int) -> int:
+    def passing(self, place: Place, stage: str, before: Sequence[Count], rows: int) -> int:
         """How many of some rows pass, so that of all rows the share does. before: what was decided
         each time before.
         """
@@ -92,6 +208,22 @@ def _share(given: Any, of: str = "") -> float:
 
 
 @dataclass(slots=True)
+class _Judged:
+    """What is taken to pass a filter. rows: those that were judged; passed: those that pass, both
+    (rows,). counts: each time that there were new rows."""
+
+    rows: Bools
+    passed: Bools
+    counts: list[Count] = field(default_factory=list)
+
+    def add(self, rows: Int64s, passed: Int64s) -> None:
+        """Note that some rows were judged, and which of them pass."""
+        self.rows[rows] = True
+        self.passed[passed] = True
+        self.counts.append(Count(len(rows), len(passed)))
+
+
+@dataclass(slots=True)
 class EstimatedRows(Rows):
     """Base rows of a plan whose calls are not answered.
 
@@ -99,7 +231,7 @@ class EstimatedRows(Rows):
     None to keep all that may. select: the number of the SELECT. stages: by call,
     the stage that asked it first. inputs: by call, an array (rows,) with one number per row;
     rows whose inputs may differ have different numbers. 0 for rows not asked. keys: by call, the
-    numbers of its inputs.
+    numbers of its inputs. judged: by the place of a filter.
     """
 
     known: KnownRows = ALL
@@ -108,7 +240,7 @@ class EstimatedRows(Rows):
     stages: dict[int, str] = field(default_factory=dict)
     inputs: dict[int, Int64s] = field(default_factory=dict)
     keys: dict[int, dict[Hashable, int]] = field(default_factory=dict)
-    tallies: criteria.Tallies = field(default_factory=criteria.Tallies)
+    judged: dict[int, _Judged] = field(default_factory=dict)
 
     @classmethod
     def estimated(
@@ -135,7 +267,7 @@ class EstimatedRows(Rows):
         return rows
 
     def matching(self, predicate: Expression, rows: Int64s | None = None) -> Int64s:
-        """The matching rows. If the predicate depends on answers, those expected to match, or all.
+        """The matching rows; all if the predicate depends on answers.
 
         Raises QueryError for a predicate that DuckDB cannot run.
         """
@@ -143,34 +275,39 @@ class EstimatedRows(Rows):
             return Rows.matching(self, predicate, rows)
         read = f"SELECT {parser().sql(predicate)} FROM {ours.ROWS}"
         self.database.columns(self.sql(read, self.alive[:0]))
-        among = self.alive if rows is None else rows
-        if self.shares is None or not self.known.held:
-            return among
-        for one in criteria.criteria_in(predicate):
-            self._decide(one, self.shares, among)
-        numbers = {text: at for at, text in enumerate(self.tallies.by_text)}
-        guessed = criteria.with_columns(
-            predicate, lambda text: build.column(ours.criterion(numbers[text]))
-        )
-        if self.is_open(guessed) or not len(among):
-            return among
-        return Rows.matching(self, guessed, among)
+        return self.alive if rows is None else rows
 
-    def _decide(self, one: criteria.Criterion, shares: Selectivities, among: Int64s) -> None:
-        """Take a criterion to hold for a random part of some rows; the same for equal inputs."""
-        new, tally = self.tallies.new(one, self, among), self.tallies.of(one, self)
-        if not len(new):
-            return
-        place = self.select, one.text
-        wanted = shares.passing(place, self._stage_of(one), tally.counts, len(new))
-        seed = [SEED, self.select, len(tally.counts), crc32(one.text.encode())]
-        codes = [self.inputs.get(call, np.arange(self.count)) for call in one.calls]
+    def passing(self, at: int, rows: Int64s) -> Int64s:
+        """The rows that are expected to pass a filter, or all, since it may keep any of them."""
+        predicate, is_expected = self.plan.filters[at].predicate, False
+        passed = self.matching(predicate, rows)
+        if not self.is_open(predicate):
+            return passed
+        if self.shares is not None and self.known.held:
+            calls = answers_in(predicate)
+            stage = next(name for call, name in reversed(self.stages.items()) if call in calls)
+            passed = self._expected(at, stage, calls, self.shares, passed)
+            is_expected = self.known.is_at_hand and stage not in self.shares.missed
+        self.known = replace(self.known, exact=False, expected=is_expected)
+        return passed
+
+    def _expected(
+        self, at: int, stage: str, calls: Sequence[int], shares: Selectivities, rows: Int64s
+    ) -> Int64s:
+        """Those of some rows that are taken to pass a filter: a random part; all or none of those
+        with equal inputs."""
+        none = _Judged(np.zeros(self.count, np.bool_), np.zeros(self.count, np.bool_))
+        judged = self.judged.setdefault(at, none)
+        if not len(rows):
+            return rows
+        wanted = shares.passing((self.select, at), stage, judged.counts, len(rows))
+        text = self.plan.filters[at].predicate.key.encode()
+        seed = [SEED, self.select, len(judged.counts), crc32(text)]
+        codes = [self.inputs.get(call, np.arange(self.count)) for call in calls]
         units = codes[0] if len(codes) == 1 else distinct_rows(np.stack(codes, axis=1))[1]
-        tally.add(new, _part(new, units, tally, wanted, seed))
-
-    def _stage_of(self, one: criteria.Criterion) -> str:
-        """The last of the stages that answer the calls of a criterion."""
-        return next(name for call, name in reversed(self.stages.items()) if call in one.calls)
+        passed = np.sort(_part(rows, units, judged, wanted, seed))
+        judged.add(rows, passed)
+        return passed
 
     defers_filter = False  # the rows that are left are counted
 
@@ -180,20 +317,6 @@ class EstimatedRows(Rows):
         rows that may reach it.
         """
         return self.shares is not None and not self.shares.missed and self.known.held
-
-    def texts(self, part: Part, rows: Int64s) -> None:
-        """Not known: which rows pass is not foretold by their words, but as a share."""
-
-    def passing(self, predicate: Expression, rows: Int64s) -> Int64s:
-        """The rows that are expected to pass a filter, or all, since it may keep any of them."""
-        passed, is_expected = self.matching(predicate, rows), False
-        if not self.is_open(predicate):
-            return passed
-        if self.shares is not None and self.known.is_at_hand:
-            stages = map(self._stage_of, criteria.criteria_in(predicate))
-            is_expected = self.shares.missed.isdisjoint(stages)
-        self.known = replace(self.known, exact=False, expected=is_expected)
-        return passed
 
     @property
     def may_stop(self) -> bool:
@@ -271,27 +394,17 @@ class EstimatedRows(Rows):
             return np.arange(len(wanted), dtype=np.int64)
         return encode(self.cells((part,), wanted).fetch()).codes.reshape(len(wanted))
 
-    def _answers(self, rows: Int64s) -> pa.Table:
-        """NULL for answers, and for the criteria over them what is taken to hold."""
-        table = Rows._answers(self, rows)
-        for at, tally in enumerate(self.tallies.by_text.values()):
-            holds = tally.holds[rows] != tally.inverted
-            table = table.append_column(ours.criterion(at), pa.array(holds))
-        return table
 
-
-def _part(
-    rows: Int64s, units: Int64s, tally: criteria.Tally, wanted: int, seed: list[int]
-) -> Int64s:
+def _part(rows: Int64s, units: Int64s, judged: _Judged, wanted: int, seed: list[int]) -> Int64s:
     """About so many of some rows: all or none of each unit, and of a known unit as before.
 
     Of some random choices of units, the one whose number of units is most typical.
     """
-    judged = np.flatnonzero(tally.judged)
-    is_known, holds = np.zeros((2, int(units.max()) + 1), np.bool_)
-    is_known[units[judged]] = True
-    holds[units[judged]] = tally.holds[judged]
-    passed, left = rows[holds[units[rows]]], rows[~is_known[units[rows]]]
+    before = np.flatnonzero(judged.rows)
+    is_known, passes = np.zeros((2, int(units.max()) + 1), np.bool_)
+    is_known[units[before]] = True
+    passes[units[before]] = judged.passed[before]
+    passed, left = rows[passes[units[rows]]], rows[~is_known[units[rows]]]
     _, inverse, sizes = np.unique(units[left], return_inverse=True, return_counts=True)
     rng, missing = np.random.default_rng(seed), wanted - len(passed)
     typical = missing * len(sizes) / max(1, len(left))
