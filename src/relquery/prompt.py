@@ -147,7 +147,7 @@ class Adjustments:
     """Taken from a token's logit once it is in the answer."""
     repetition_penalty: float = 1.0
     """Divides a positive logit, and multiplies a negative one, of each token that is in the prompt
-    or in the answer."""
+    or in the answer: from 0.001, below which logits would overflow, to 1000."""
     logit_bias: tuple[tuple[int, float], ...] = ()
     """(token id, what is added to its logit), each id once."""
     min_p: float = 0.0
@@ -163,7 +163,7 @@ class Adjustments:
             is_whole = name == "min_tokens"
             if isinstance(value, bool) or not isinstance(value, int if is_whole else int | float):
                 raise ConfigError(f"{name} is {value!r}; it must be a number.")
-            if not low <= value <= high or (name == "repetition_penalty" and value == 0):
+            if not low <= value <= high:
                 raise ConfigError(f"{name} is {value}; it must be from {low:g} to {high:g}.")
         if not isinstance(self.ignore_eos, bool):
             raise ConfigError(f"ignore_eos is {self.ignore_eos!r}; it must be True or False.")
@@ -188,7 +188,7 @@ class Adjustments:
 _ADJUSTED = {
     "frequency_penalty": (-2.0, 2.0),
     "presence_penalty": (-2.0, 2.0),
-    "repetition_penalty": (0.0, 1000.0),
+    "repetition_penalty": (0.001, 1000.0),
     "min_p": (0.0, 1.0),
     "min_tokens": (0, 1 << 31),
 }

@@ -171,6 +171,7 @@ def test_what_asks_for_nothing_is_nothing_and_all_else_has_keys_of_its_own() -> 
         {"frequency_penalty": 2.1},
         {"presence_penalty": "1"},
         {"repetition_penalty": 0},
+        {"repetition_penalty": 5e-324},
         {"min_p": -0.1},
         {"min_tokens": 1.5},
         {"ignore_eos": 1},
