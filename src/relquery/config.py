@@ -180,8 +180,13 @@ class CascadeConfig:
     """A proxy that answers the clear rows of a call, and what the result must meet."""
 
     proxy: str
-    """The name of a model, or EMBEDDING."""
+    """The name of a model, EMBEDDING or PAIR_LABELS."""
     targets: Targets
+
+    @property
+    def asks_model(self) -> bool:
+        """Whether the proxy is a model that is asked the same question."""
+        return self.proxy not in (EMBEDDING, PAIR_LABELS)
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> CascadeConfig:
@@ -206,6 +211,8 @@ class CascadeConfig:
 
 EMBEDDING = "embedding"
 """The proxy that is trained on embeddings within a query."""
+PAIR_LABELS = "a label of each text"
+"""The proxy of a question about two texts which follows from a label of each."""
 CASCADE = ("proxy", "precision", "recall", "accuracy", "confidence")
 """The settings of a cascade."""
 

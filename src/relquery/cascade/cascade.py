@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from relquery.arrays import Bools, Floats, Int64s
 from relquery.cascade.bounds import BOUND
 from relquery.cascade.proxies import certainty
-from relquery.cascade.thresholds import Cut, Decision, Steps, decide, decide_by_head
+from relquery.cascade.thresholds import Cut, Decision, decide, decide_by_head
 from relquery.config import Targets
 from relquery.errors import ConfigError
 
 Ask = Callable[[list[int]], Sequence[Any]]
+D = TypeVar("D")
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,8 +178,10 @@ def run_cascade(
 
 
 def drive(
-    steps: Steps, ask: Ask, agree: Callable[[int, Any], bool | None]
-) -> tuple[Decision, dict[int, Any]]:
+    steps: Generator[Int64s, Sequence[bool | None], D],
+    ask: Ask,
+    agree: Callable[[int, Any], bool | None],
+) -> tuple[D, dict[int, Any]]:
     """Ask what a procedure wants to be asked. Returns its decision, and the answers by call.
 
     agree: yes, no or None (failed) of a call's answer.
@@ -197,7 +200,7 @@ def drive(
             heard.update(zip(calls, answers, strict=True))
             wanted = steps.send([agree(*one) for one in zip(calls, answers, strict=True)])
     except StopIteration as stop:
-        decision: Decision = stop.value
+        decision: D = stop.value
     return decision, heard
 
 

@@ -251,11 +251,11 @@ class SparkConnection:
                     f"{written[:80]} names the model '{task.model}'. Over Spark all calls ask that "
                     f"of the connection, '{self.settings.model}'. Leave model out."
                 )
-            if task.cascade:
+            if task.cascade or task.is_by_labels:
                 raise UnsupportedQueryError(
-                    f"{written[:80]} has a proxy. A cascade draws from all rows, and Spark's tasks "
-                    "see a part of them each. Leave proxy and its targets out, or run the query "
-                    "with rq.connect over the rows."
+                    f"{written[:80]} has a proxy, or pairs := 'labels'. Both draw from all rows, "
+                    "and Spark's tasks see a part of them each. Leave them and their targets out, "
+                    "or run the query with rq.connect over the rows."
                 )
         samplings = list(dict.fromkeys(task.sampling for _, task in named_in(found)))
         if any(one.schema is not None or one.stop for one in samplings):

@@ -78,7 +78,7 @@ _SYNONYMS = {
 _NAMES_OF_OPTIONS = {
     *_OPTIONS,
     *_SYNONYMS,
-    *("stop", "labels", "output", "redact", "output_mode", "model_parameters"),
+    *("stop", "labels", "pairs", "output", "redact", "output_mode", "model_parameters"),
 }
 """Other names, if their values are no literals, are those of fields: total := price * 2."""
 _LABELS = "labels := ['Yes', 'No']."
@@ -179,6 +179,14 @@ class LlmFunction:
         """Take the settings of a cascade."""
         return tuple((name, self.option(name)) for name in CASCADE if name in self.options)
 
+    def pairs(self, *known: str) -> tuple[str, ...]:
+        """Take what is said of the two texts of a pair."""
+        found = self._texts("pairs") if "pairs" in self.options else ()
+        for one in found:
+            if one not in known:
+                raise QueryError(f"{self.written}: " + unknown("pairs", one, known))
+        return found
+
     def labels(self) -> tuple[str, ...] | None:
         """Take the labels; None if none are set. Raises QueryError for an empty list."""
         if "labels" not in self.options:
@@ -235,6 +243,7 @@ class LlmFunction:
         retry: bool = False,
         redact: tuple[str, ...] = (),
         cascade: tuple[tuple[str, Any], ...] = (),
+        pairs: tuple[str, ...] = (),
     ) -> Expression:
         """The call in the place of the function, once all else is taken: a text, or a value of the
         output's type. redact: kinds of personal data that are never sent. Raises QueryError for
@@ -253,7 +262,7 @@ class LlmFunction:
         if redact:
             hidden = tuple(dict.fromkeys((*redact, *(hidden or ()))))
         how = form, nulls, by_row, hidden, model, cascade, self.name
-        task = Task(self.query, sampling, output, kind, retry, (), *how)
+        task = Task(self.query, sampling, output, kind, retry, (), *how, pairs)
         call = Call.of(task, self.fields, self.node)
         for at in call.bags:
             if kind == "match" or at in task.query:

@@ -26,6 +26,8 @@ from relquery.sql.parser.tree import Expression, Function, Node, _Arg
 from relquery.sql.types.shape import Output
 
 Kind = Literal["row", "score", "group", "match", "redact"]
+SYMMETRIC, BY_LABELS = PAIRS = ("symmetric", "labels")
+"""What may be said of the two fields of a call."""
 
 _PLAIN_NAME = re.compile(r'[^\s",:](?:[^",:\n\r\v\f\x1c-\x1e\x85\u2028\u2029]*[^\s",:])?')
 _dump = json.JSONEncoder(ensure_ascii=False).encode
@@ -80,6 +82,8 @@ class Task:
     redact: the kinds of personal data that are not sent; None for the connection's.
     cascade: the settings of a CascadeConfig that the call gives, as pairs.
     function: the name as the user wrote it, in lower case.
+    pairs: what is said of its two fields: "symmetric" if they may change places, so that they are
+        sent in one order; "labels" if a label of each may decide, see executor.pairs.
     """
 
     query: Query
@@ -95,6 +99,7 @@ class Task:
     model: str | None = None
     cascade: tuple[tuple[str, Any], ...] = ()
     function: str = field(default="llm", compare=False, repr=False)
+    pairs: tuple[str, ...] = ()
 
     @property
     def sent(self) -> tuple[str | int, ...]:
@@ -120,12 +125,23 @@ class Task:
         kind = "row" if self.kind == "score" else self.kind
         valid = str(self.output) if self.retry else ""
         how = self.form, self.nulls, self.is_by_row, self.redact, self.model, self.cascade
+        how = *how, self.is_by_labels
         return self.sent, self.sampling, kind, how, self.sides, valid
 
     @property
     def is_text(self) -> bool:
         """Whether its value is a text, though the model answers in JSON."""
         return self.kind in ("match", "redact")
+
+    @property
+    def is_symmetric(self) -> bool:
+        """Whether its two fields may change places."""
+        return SYMMETRIC in self.pairs
+
+    @property
+    def is_by_labels(self) -> bool:
+        """Whether a label of each of its two fields may decide."""
+        return BY_LABELS in self.pairs
 
     @property
     def has_places(self) -> bool:

@@ -21,7 +21,9 @@ from relquery.sql.binder.call import (
     BAG,
     FIELD_NAME,
     NAMED,
+    PAIRS,
     RANKS,
+    SYMMETRIC,
     Kind,
     Worded,
     field_name,
@@ -86,7 +88,8 @@ def filter_(given: LlmFunction) -> Expression:
 
     classify: in a join, ask about one row and many of the other table at once; see Task.
     proxy: a cheap model that answers the clear rows; precision, recall, accuracy, confidence: what
-    the result must meet then, see Targets.
+    the result must meet then, see Targets. pairs: 'symmetric', 'labels' or both, for two
+    fields; see Task.
     threshold: how likely yes must be at least, 0 to 1: AI_SCORE('question', field, ...) >= it.
     """
     classifies, threshold = given.option("classify", False), given.option("threshold")
@@ -97,11 +100,17 @@ def filter_(given: LlmFunction) -> Expression:
         return build.compared(
             build.AT_LEAST, score(given), build.constant("NUMERIC", repr(threshold))
         )
+    for name in (each for each in (*CASCADE, "pairs") if classifies and each in given.options):
+        raise QueryError(
+            f"{given.written} sets classify and {name}. A call with classify decides about many "
+            f"pairs at once. Remove classify, or {name}."
+        )
     sampling = given.sampling()
     take_prompt(given)
     if not classifies:
         ask_for_labels(_YES_NO, given)
-        call = given.call(replace(sampling, labels=_YES_NO), cascade=given.cascade())
+        sampling, pairs = replace(sampling, labels=_YES_NO), given.pairs(*PAIRS)
+        call = given.call(sampling, cascade=given.cascade(), pairs=pairs)
     elif any(isinstance(part, int) for part in given.query):
         raise QueryError(
             f"{given.written} sets classify, which needs a text as its prompt. Name columns in "
@@ -123,7 +132,8 @@ def score(given: LlmFunction) -> Expression:
     sampling = replace(given.sampling(), labels=labels, scored=True)
     take_prompt(given)
     ask_for_labels(labels, given)
-    return given.call(sampling, Output(Leaf("DOUBLE")), "score")
+    pairs = given.pairs(SYMMETRIC)
+    return given.call(sampling, Output(Leaf("DOUBLE")), "score", pairs=pairs)
 
 
 def classify(given: LlmFunction) -> Expression:
@@ -393,12 +403,12 @@ Binder = Callable[[LlmFunction], Expression]
 FUNCTIONS: dict[str, tuple[Binder, tuple[str, ...]]] = {
     "llm": (complete, ("labels", "output", "retry")),
     "ai_complete": (complete, ("labels", "output", "retry")),
-    "ai_filter": (filter_, ("classify", "threshold", *CASCADE)),
+    "ai_filter": (filter_, ("classify", "threshold", "pairs", *CASCADE)),
     "ai_classify": (
         classify,
         ("labels", "instruction", "multi", "proxy", "accuracy", "confidence"),
     ),
-    "ai_score": (score, ("labels",)),
+    "ai_score": (score, ("labels", "pairs")),
     "ai_extract": (extract, ("output", "instruction", "retry")),
     "ai_agg": (aggregate, ("instruction",)),
     "ai_summarize_agg": (summarize, ("instruction",)),

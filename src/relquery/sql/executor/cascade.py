@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from math import exp
+from math import exp, isqrt
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +21,7 @@ from relquery.arrays import Floats, Int64s
 from relquery.backends.base import Backend
 from relquery.cascade.cascade import drive, report_of
 from relquery.cascade.thresholds import decide, decide_by_head, pilot_of, trained_of
-from relquery.config import EMBEDDING, CascadeConfig, QueryConfig
+from relquery.config import EMBEDDING, PAIR_LABELS, CascadeConfig, QueryConfig, Targets
 from relquery.errors import ConfigError, QueryError, UnusableAnswersError
 from relquery.prompt import Answer, Finish
 from relquery.sql.binder.call import Task
@@ -35,6 +36,8 @@ SEED = 0
 """Of what is drawn."""
 _FILTER, _CLASSIFY = "ai_filter", "ai_classify"
 _OF_LABELS = ("precision", "recall")
+_DRAWN = 64
+"""Pairs that are drawn where labels decide, about."""
 
 Embed = Callable[[pa.Array], Floats]
 """Gives texts their vectors, (texts, dimensions)."""
@@ -54,10 +57,10 @@ def cascade_of(task: Task, config: QueryConfig, written: str) -> CascadeConfig |
     if not own and task.function == _CLASSIFY and not default.keys().isdisjoint(_OF_LABELS):
         return None
     given = default | own
-    if not given:
+    if not given and not task.is_by_labels:
         return None
     try:
-        cascade = CascadeConfig.of(given)
+        cascade = _by_labels(own) if task.is_by_labels else CascadeConfig.of(given)
     except ConfigError as error:
         raise QueryError(f"{written}: {error}") from error
     if cascade.proxy == EMBEDDING and cascade.targets.accuracy is not None:
@@ -66,6 +69,15 @@ def cascade_of(task: Task, config: QueryConfig, written: str) -> CascadeConfig |
             "of accuracy, or a model as the proxy."
         )
     return cascade
+
+
+def _by_labels(own: dict[str, Any]) -> CascadeConfig:
+    """A cascade of pairs. Raises ConfigError."""
+    if own.keys() & {"proxy", "accuracy"}:
+        raise ConfigError(
+            "pairs := 'labels' has no proxy, and precision and recall in place of accuracy."
+        )
+    return CascadeConfig(PAIR_LABELS, Targets(**{"precision": 0.9, "recall": 0.9} | own))
 
 
 def has_cascade(calls: Iterable[PlannedCall], context: ExecutionContext) -> bool:
@@ -79,12 +91,15 @@ def proxies_of(
     """What calls ask of models that are proxies, as written. Raises QueryError."""
     for written, task in calls:
         cascade = cascade_of(task, config, written)
-        if cascade is not None and cascade.proxy != EMBEDDING:
+        if cascade is not None and cascade.asks_model:
             yield written, proxy_task(task, cascade)
 
 
 def least_asked(cascade: CascadeConfig, calls: int) -> int:
-    """How many of some calls a cascade asks about at least."""
+    """How many of some calls a cascade asks about at least. Labels of n texts count as n / 2
+    calls about two, and with n texts on both sides there are n * n of these."""
+    if cascade.proxy == PAIR_LABELS:
+        return min(calls, _DRAWN + isqrt(calls))
     trained = trained_of(calls) if cascade.proxy == EMBEDDING else 0
     return trained + pilot_of(calls - trained)
 
@@ -94,9 +109,9 @@ def joined(*notes: str | None) -> str | None:
     return "; ".join(filter(None, notes)) or None
 
 
-def proxy_stage(name: str) -> str:
+def proxy_stage(name: str, kind: str = "proxy") -> str:
     """The name of the stage of a proxy, by that of its call."""
-    return f"{name} proxy"
+    return f"{name} {kind}"
 
 
 def proxy_task(task: Task, cascade: CascadeConfig) -> Task:
@@ -119,6 +134,8 @@ class Proxied:
     """Of the proxy."""
     seconds: float = 0.0
     """Of the proxy, from its first call to its last answer."""
+    kind: str = "proxy"
+    """What the stage of the proxy is called after the call's."""
 
 
 def ask_cascade(
@@ -129,7 +146,7 @@ def ask_cascade(
     comparison: Comparison | None = None,
 ) -> Proxied:
     """Answer a call for every row. The arguments are those of `ask`; see there."""
-    run = _Run.of(question, context, comparison)
+    run = Run.of(question, context, comparison)
     rng, targets = np.random.default_rng(SEED), cascade.targets
     proxy, backend, own, seconds = None, None, None, 0.0
     if cascade.proxy == EMBEDDING:
@@ -167,7 +184,7 @@ def ask_cascade(
 
 
 @dataclass(slots=True)
-class _Run:
+class Run:
     """The distinct inputs of a question, which are asked a part at a time."""
 
     question: Question
@@ -184,7 +201,7 @@ class _Run:
     @classmethod
     def of(
         cls, question: Question, context: ExecutionContext, comparison: Comparison | None
-    ) -> _Run:
+    ) -> Run:
         """Nothing asked yet."""
         of_row = Inputs.of(question).of_row
         found, first, rows = np.unique(of_row, return_index=True, return_counts=True)
@@ -211,15 +228,19 @@ class _Run:
         place[order] = replies.of_row
         return [replies.answers[at] for at in place.tolist()]
 
+    def columns(self) -> list[pa.ChunkedArray]:
+        """The fields of each input, as texts."""
+        order = np.argsort(self.first)
+        table = self.question.cells.part(self.first[order]).fetch()
+        return list(table.take(pa.array(np.argsort(order))).columns)
+
     def texts(self) -> pa.Array:
         """The fields of each input as one text."""
-        order = np.argsort(self.first)
-        columns = self.question.cells.part(self.first[order]).fetch().columns
+        columns = self.columns()
         if not columns:
             return pa.array([""] * self.calls)
         joined = pc.binary_join_element_wise(*(one.fill_null("") for one in columns), "\n")
-        whole = joined.combine_chunks() if isinstance(joined, pa.ChunkedArray) else joined
-        return whole.take(pa.array(np.argsort(order)))
+        return joined.combine_chunks() if isinstance(joined, pa.ChunkedArray) else joined
 
     def replies(self, answers: Sequence[Answer]) -> Replies:
         """All answers, with what those of the call's model took."""
@@ -235,7 +256,7 @@ class _Run:
         )
 
 
-def _ask_proxy(run: _Run, context: ExecutionContext, cascade: CascadeConfig) -> Replies:
+def _ask_proxy(run: Run, context: ExecutionContext, cascade: CascadeConfig) -> Replies:
     """Ask the proxy about each input. Where it fails, there is no score."""
     name = proxy_stage(run.question.name)
     config = replace(context.config, on_error="null", guard=None)

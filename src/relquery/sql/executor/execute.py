@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from relquery.arrays import Floats, Int64s
 from relquery.backends.base import Backend
+from relquery.config import PAIR_LABELS
 from relquery.errors import RequestError
 from relquery.ledger import has_one_answer
 from relquery.prompt import Answer, Compared, Finish
@@ -20,6 +21,7 @@ from relquery.sql import names as ours
 from relquery.sql.binder.call import Task
 from relquery.sql.executor.ask import EarlierAnswers, Replies, ask
 from relquery.sql.executor.cascade import (
+    Proxied,
     ask_cascade,
     cascade_of,
     has_cascade,
@@ -30,6 +32,7 @@ from relquery.sql.executor.choices import Seen, rows_to_limit
 from relquery.sql.executor.context import ExecutionContext, usd_of
 from relquery.sql.executor.groups import ask_groups, ask_matches
 from relquery.sql.executor.order import weights_of
+from relquery.sql.executor.pairs import ask_by_labels
 from relquery.sql.executor.reading import failure_message
 from relquery.sql.executor.rows import Rows
 from relquery.sql.executor.stages import StageWalker
@@ -168,7 +171,10 @@ class Execution:
             replies = asks(question, context)
         elif cascade is not None and len(new):
             shared = cascade.among(self._promises)
-            proxied = ask_cascade(question, context, shared, self._embed, repeats.comparison)
+            if cascade.proxy == PAIR_LABELS:
+                proxied = ask_by_labels(question, context, shared, repeats.comparison)
+            else:
+                proxied = ask_cascade(question, context, shared, self._embed, repeats.comparison)
             replies = proxied.replies
         else:
             replies = ask(question, context, repeats.comparison)
@@ -202,22 +208,22 @@ class Execution:
             note=None if proxied is None else proxied.note,
         )
         if proxied is not None and proxied.proxy is not None and proxied.backend is not None:
-            self._note_proxy(stage, proxied.proxy, proxied.backend, of_proxy)
+            self._note_proxy(stage, proxied, proxied.proxy, proxied.backend)
         self.paid.stages[name] = stage = stage if earlier is None else earlier.plus(stage)
         _LOG.info("%s: %d rows, %d calls, %.2f s", name, stage.rows, stage.calls, stage.seconds)
 
     def _note_proxy(
-        self, stage: StageReport, proxy: Replies, backend: Backend, seconds: float
+        self, stage: StageReport, proxied: Proxied, proxy: Replies, backend: Backend
     ) -> None:
         """Count what a proxy took as a stage of its own."""
-        name, spent = proxy_stage(stage.name), dict[str, Any](proxy.spent)
+        name, spent = proxy_stage(stage.name, proxied.kind), dict[str, Any](proxy.spent)
         found = replace(
             stage,
             name=name,
             calls=proxy.sent,
             ledger_hits=proxy.known,
             **spent,
-            seconds=seconds,
+            seconds=proxied.seconds,
             solver_seconds=proxy.solver_seconds,
             phr=proxy.phr,
             agreement=None,

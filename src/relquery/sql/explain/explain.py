@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from relquery.arrays import Int64s
 from relquery.backends.base import Backend
-from relquery.config import EMBEDDING, CascadeConfig
+from relquery.config import PAIR_LABELS, CascadeConfig
 from relquery.errors import QueryError
 from relquery.prices.table import known_price, no_price
 from relquery.prompt import Compared, Sampling
@@ -147,7 +147,7 @@ class Explainer:
         if cascade is not None:
             told = _of_cascade(told, cascade)
         self.calls[name] = self.calls[name] + told if name in self.calls else told
-        if cascade is not None and cascade.proxy != EMBEDDING:
+        if cascade is not None and cascade.asks_model:
             proxy = replace(written, task=proxy_task(written.task, cascade))
             self.ask(proxy_stage(name), proxy, rows, wanted, where)
 
@@ -172,6 +172,7 @@ class Explainer:
             modules=modules if has_modules else (),
             plain=() if has_modules else modules,
             model=backend.name,
+            is_pair=_is_pair(call),
         )
 
     def _requests(
@@ -202,7 +203,17 @@ def _of_cascade(told: ExplainedCall, cascade: CascadeConfig) -> ExplainedCall:
     if cost is not None and most and told.counts != "at most":
         least = least_asked(cascade, most) / most
         cost = cost * Range(least, (1 + least) / 2, 1.0)
-    return replace(told, counts="at most", cost=cost)
+    by_labels = cascade.proxy == PAIR_LABELS
+    return replace(told, counts="at most", cost=cost, is_by_labels=by_labels)
+
+
+def _is_pair(call: PlannedCall) -> bool:
+    """Whether a call is about a column of two rows, one pair a call."""
+    task, tables = call.task, {one.source for one in call.fields if one.source}
+    if task.function not in ("ai_filter", "ai_score") or task.pairs or task.sides:
+        return False
+    names = {one.column for one in call.fields}
+    return len(call.fields) == len(tables) == 2 and len(names) == 1
 
 
 def _shown(field: Field) -> str:

@@ -43,6 +43,8 @@ class ExplainedCall:
     long. seconds, usd: upper bounds, with an empty cache and answers of maximal length.
     cached_tokens: those that a cache serves which is empty at first. is_sample: whether only some
     of them were counted. cost: with bounds, if it is asked for or a price is known.
+    is_by_labels: whether labels may decide; see executor.pairs. is_pair: whether both fields are
+    one column of two tables, and nothing is said of their order.
     """
 
     stage: str
@@ -68,6 +70,8 @@ class ExplainedCall:
     cached_tokens: float | None = None
     is_sample: bool = False
     cost: StageCost | None = None
+    is_by_labels: bool = False
+    is_pair: bool = False
 
     def __add__(self, more: ExplainedCall) -> ExplainedCall:
         """The same stage, asked for some more rows."""
@@ -105,6 +109,16 @@ class ExplainedCall:
             yield (
                 "PROMPT pins the order of the fields, so prompts share less. Name columns in "
                 "braces instead: '... {column} ...'"
+            )
+        if self.is_pair:
+            yield (
+                "if the answer is the same for both orders of the two texts, add pairs := "
+                "'symmetric' to ask once"
+            )
+        if self.is_by_labels:
+            yield (
+                "pairs := 'labels': if a sample of pairs shows that the answer follows from a "
+                "label of each text, each text is asked about in place of each pair"
             )
         if self.skipped:
             rows = "1 row" if self.skipped == 1 else f"{self.skipped:,} rows"

@@ -32,6 +32,7 @@ from relquery.sql.parser.tree import Column, Expression, Limit, Node, Order, Que
 from relquery.sql.planner.checks import Check, checks_in
 from relquery.sql.planner.guards import Condition, Conditions, guard_of
 from relquery.sql.planner.limits import cut_of, in_base_order, stops_early
+from relquery.sql.planner.pairs import pair_of, together
 from relquery.sql.planner.plan import (
     Cut,
     Field,
@@ -168,7 +169,8 @@ def _cut(select: Select, given: Select | None, over: _OverRows, stops: bool) -> 
         return None
     cut = over.rewrite_select(given)
     cut.items, cut.source = [build.column(ours.ROW)], build.table(ours.ROWS)
-    build.set_modifier(cut, Order, in_base_order(cut.order))
+    order = Order(orders=together(over.planned)) if cut.order is None else cut.order
+    build.set_modifier(cut, Order, in_base_order(order))
     return Cut(cut, over.part([given], given, cut), stops)
 
 
@@ -293,6 +295,8 @@ class _OverRows:
             for at, one in written
         ]
         fields = name_fields(given, keep=task.has_places)
+        if task.pairs:
+            fields = pair_of(fields, node.written, task.is_symmetric)
         if task.kind == "match":
             sides = sides_of([one for _, one in written], sources, node.written)
             task = replace(task, sides=sides)

@@ -219,7 +219,7 @@ def _asks(call: PlannedCall, sampling: Sampling, kind: str | None = None) -> obj
     this sampling, as this kind."""
     names = frozenset(one.name for one in call.fields)
     task = call.task
-    return task.sent, sampling, kind or task.kind, task.model, task.cascade, names
+    return task.sent, sampling, kind or task.kind, task.model, task.cascade, task.pairs, names
 
 
 def _check_labels(call: PlannedCall, places: Sequence[tuple[list[str], bool]]) -> None:
