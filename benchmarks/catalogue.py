@@ -16,6 +16,7 @@ from benchmarks.redact import benchmark as redact
 from benchmarks.relserve import benchmark as relserve
 from benchmarks.reorder import benchmark as reorder
 from benchmarks.retrieval import benchmark as retrieval
+from benchmarks.sembench import benchmark as sembench
 from benchmarks.serve import benchmark as serve
 from benchmarks.spans import benchmark as spans
 from benchmarks.spark import benchmark as spark
@@ -41,4 +42,5 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     prompt_cache.BENCHMARK,
     accuracy.BENCHMARK,
     cascade.BENCHMARK,
+    sembench.BENCHMARK,
 )

@@ -1,0 +1,1 @@
+"""`scripts/bench sembench`: SemBench's Movie scenario, in tokens, calls and dollars."""
