@@ -49,12 +49,12 @@ def lent(database: Database, sql: str, variables: Mapping[str, Any]) -> Iterator
         try:
             yield
         except UnknownTableError as error:
-            name = next((one for one in named if f"'{one}'" in str(error)), None)
-            if name is None:
+            unknown = next((one for one in named if f"'{one}'" in str(error)), None)
+            if unknown is None:
                 raise
             raise QueryError(
-                f"{name} is a variable, which a statement such as CREATE VIEW cannot read. "
-                f"Register it first: con.register('{name}', {name})."
+                f"{unknown} is a variable, which a statement such as CREATE VIEW cannot read. "
+                f"Register it first: con.register('{unknown}', {unknown})."
             ) from error
     finally:
         for name in registered:
