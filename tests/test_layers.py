@@ -122,8 +122,7 @@ ROOMS: dict[str, list[str]] = {
         "cost", "prompts", "schedule",
     ],
     "ir": [
-        "nodes", "paths", "verify", "rules", "optimize", "lower", "text",
-        "spnl.fields", "spnl.read", "spnl",
+        "nodes", "paths", "rules", "optimize", "lower", "text", "wire_fields", "wire",
     ],
     "markup": [
         "reader", "schema", "imports", "tokens", "layout", "lower", "schemas", "program",

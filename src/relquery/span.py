@@ -37,10 +37,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import fields, replace
+from itertools import count
 from typing import TypedDict, Unpack
 
 from relquery.errors import ConfigError, QueryError, type_of, unknown
 from relquery.ir.nodes import (
+    MAX_DEPTH,
+    MAX_NODES,
     NODES,
     Bag,
     Chat,
@@ -52,9 +55,8 @@ from relquery.ir.nodes import (
     Seq,
     Text,
 )
-from relquery.ir.spnl.wire import from_wire, to_wire
 from relquery.ir.text import parse_tree as parse
-from relquery.ir.verify import MAX_NODES
+from relquery.ir.wire import from_wire, to_wire
 from relquery.prompt import Role, Sampling
 
 __all__ = [
@@ -200,39 +202,32 @@ def _joined(parent: str, children: Iterable[Child]) -> Node:
 
 def _nodes(parent: str, children: Iterable[Child]) -> tuple[Node, ...]:
     """The children as nodes, with lists and generators expanded."""
-    nodes: list[Node] = []
-    todo: list[Iterator[Child]] = [iter(children)]
-    opened: list[object] = [children]
-    inside = {id(children)}
-    seen = 0
-    while todo:
-        for child in todo[-1]:
-            seen += 1
-            if seen > _MOST_CHILDREN:
-                raise QueryError(
-                    f"span.{parent} has more than {_MOST_CHILDREN:,} children, including those in "
-                    "lists. Is one an endless generator? Otherwise split it into several queries."
-                )
-            if isinstance(child, NODES):
-                nodes.append(child)
-            elif isinstance(child, str):
-                nodes.append(Text(child))
-            elif isinstance(child, Iterable) and not isinstance(child, bytes | dict):
-                if id(child) in inside:
-                    raise QueryError(f"span.{parent} has a child list that contains itself.")
-                todo.append(iter(child))
-                opened.append(child)
-                inside.add(id(child))
-                break
-            else:
-                raise QueryError(
-                    f"span.{parent} has {type_of(child)} as a child; it takes strings, "
-                    "nodes made by relquery.span, and lists of these. Convert other values to text."
-                )
+    return tuple(_expanded(parent, children, count(1)))
+
+
+def _expanded(
+    parent: str, children: Iterable[Child], seen: Iterator[int], depth: int = 0
+) -> Iterator[Node]:
+    """seen: counts children and lists."""
+    if depth > MAX_DEPTH:
+        raise QueryError(f"span.{parent} has lists in lists without end. Does one contain itself?")
+    for child in children:
+        if next(seen) > _MOST_CHILDREN:
+            raise QueryError(
+                f"span.{parent} has more than {_MOST_CHILDREN:,} children, including those in "
+                "lists. Is one an endless generator? Otherwise split it into several queries."
+            )
+        if isinstance(child, NODES):
+            yield child
+        elif isinstance(child, str):
+            yield Text(child)
+        elif isinstance(child, Iterable) and not isinstance(child, bytes | dict):
+            yield from _expanded(parent, child, seen, depth + 1)
         else:
-            todo.pop()
-            inside.remove(id(opened.pop()))
-    return tuple(nodes)
+            raise QueryError(
+                f"span.{parent} has {type_of(child)} as a child; it takes strings, "
+                "nodes made by relquery.span, and lists of these. Convert other values to text."
+            )
 
 
 def _sampling(settings: Settings) -> Sampling:

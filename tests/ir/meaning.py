@@ -6,8 +6,7 @@ from collections import Counter
 from typing import Any
 
 from relquery.ir.nodes import Bag, Chat, Fragment, Generate, Node, Prepare, Retrieve, Seq, Text
-from relquery.ir.paths import awaits_answer, children_of, distinct
-from relquery.ir.verify import verify
+from relquery.ir.paths import awaits_answer, children_of, distinct, verify
 from relquery.prompt import Role
 
 Pieces = tuple[Any, ...]

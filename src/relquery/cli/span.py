@@ -19,8 +19,8 @@ from relquery.cli.terminal import errors_console, progress, say, to_json
 from relquery.errors import QueryError
 from relquery.ir.nodes import Chat, Generate, Node
 from relquery.ir.optimize import rewrite
-from relquery.ir.spnl.wire import WireQuery, from_wire
 from relquery.ir.text import parse_tree
+from relquery.ir.wire import WireQuery, from_wire
 from relquery.spans.corpus import passages
 from relquery.spans.explain import explain
 from relquery.spans.result import SpanResult

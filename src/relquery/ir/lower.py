@@ -112,18 +112,8 @@ def lower(node: Node, spans: Spans | None = None, known: Known | None = None) ->
     rewrites; QueryError for more than MAX_NESTING levels of spans.
     """
     lowering = _Lowering({} if spans is None else spans, {} if known is None else known)
-    return lowering.run(node)
-
-
-@dataclass(frozen=True, slots=True)
-class _Apart:
-    """A child of plus, still to be lowered."""
-
-    node: Node
-
-
-class _End:
-    """The end of a child of plus."""
+    lowering.add(sole(node.input, lowering.known) if isinstance(node, Generate) else node)
+    return tuple(lowering.spans)
 
 
 _MESSAGES = 0  # the place of texts that are messages of a prompt
@@ -132,24 +122,18 @@ _NOWHERE = -1
 
 @dataclass(slots=True)
 class _Level:
-    """A prompt, or a child of plus, in progress.
+    """A prompt, or a child of plus, in progress."""
 
-    place: the place of its own texts, see `_Lowering`. start, end: positions in the list of all
-    spans, of its first span and after its last text. before: the place of the text right before
-    it. depth, roles: those of the spans in it.
-    """
-
-    place: int
     start: int = 0
+    """Position of its first span in the list of all spans."""
     end: int = 0
+    """Position after its last text."""
     before: int = _NOWHERE
+    """The place of the text right before it."""
     depth: int = 0
+    """Of the spans in it."""
     roles: set[Role] = field(default_factory=set)
-
-
-_END = _End()
-# (what to lower, the text that ends its last span, its place); the next item is the last.
-_Todo = list[tuple[Node | _Apart | _End, str, int]]
+    """Of the spans in it."""
 
 
 class _Lowering:
@@ -159,108 +143,105 @@ class _Lowering:
     plus, or the texts in a child of a bag with a separator.
     """
 
-    __slots__ = ("_known", "_last", "_levels", "_places", "_shared", "_spans", "_todo")
+    __slots__ = ("_last", "_levels", "_places", "_shared", "known", "spans")
 
     def __init__(self, shared: Spans, known: Known) -> None:
-        self._shared, self._known = shared, known
-        self._spans: list[Span] = []
-        self._levels = [_Level(_MESSAGES)]
+        self.known, self.spans = known, list[Span]()
+        self._shared = shared
+        self._levels = [_Level()]
         self._places = _MESSAGES
         self._last = _NOWHERE  # the place of the text that the last span ends with
-        self._todo: _Todo = []
 
-    def run(self, node: Node) -> Prompt:
-        """The prompt of a generation, or of a part of its input."""
-        root = sole(node.input, self._known) if isinstance(node, Generate) else node
-        todo = self._todo
-        todo.append((root, "", _MESSAGES))
-        while todo:
-            current, ending, place = todo.pop()
-            if isinstance(current, Text):
-                self._say(current.content, current.role, ending, place)
-            elif isinstance(current, Seq):
-                self._push(current.children, ending, place)
-            elif isinstance(current, Bag):
-                self._push_bag(current, ending, place)
-            elif isinstance(current, _Apart):
-                self._begin(current.node)
-            elif isinstance(current, _End):
-                self._end()
-            elif isinstance(current, Generate):
-                self._answer(current, ending, place)
-            else:
-                todo.append((meant(current, self._known), ending, place))
-        return tuple(self._spans)
+    def add(
+        self, node: Node, ending: str = "", place: int = _MESSAGES, *, goes_on: bool = False
+    ) -> None:
+        """Lower a node behind what is there. ending: text that its last span ends with. goes_on:
+        whether more of the prompt follows it."""
+        if isinstance(node, Text):
+            self._say(node.content, node.role, ending, place)
+        elif isinstance(node, Seq):
+            self._join(node.children, ending, place, goes_on)
+        elif isinstance(node, Bag):
+            self._bag(node, ending, place, goes_on)
+        elif isinstance(node, Generate):
+            self._answer(node, ending, place, goes_on)
+        else:
+            self.add(meant(node, self.known), ending, place, goes_on=goes_on)
 
     def _say(self, content: str, role: Role, ending: str, place: int) -> None:
         """Add a text, separated from its neighbour if it has one."""
         begins = False
         if not content:  # a separator; it belongs to the turn before it
-            begun = len(self._spans) > self._levels[-1].start
-            role = self._spans[-1].role if begun else Role.USER
+            begun = len(self.spans) > self._levels[-1].start
+            role = self.spans[-1].role if begun else Role.USER
         elif place == self._last:
-            content, begins = self._apart(content, role)
+            content, begins = self._after_neighbour(content, role)
         key = (content, ending, role, begins)
         span = self._shared.get(key)
         if span is None:
             span = self._shared[key] = Span(content + ending, role, begins=begins)
         if span.content:
-            self._spans.append(span)
-            self._levels[-1].end = len(self._spans)
+            self.spans.append(span)
+            self._levels[-1].end = len(self.spans)
             self._last = _NOWHERE if ending else place
 
-    def _apart(self, content: str, role: Role) -> tuple[str, bool]:
+    def _after_neighbour(self, content: str, role: Role) -> tuple[str, bool]:
         """(the text after its neighbour, whether it begins a message)."""
-        before = self._spans[-1]
+        before = self.spans[-1]
         if self._last == _MESSAGES:
             return content, before.role is role
         in_turn = len(self._levels) > 1
         return (f"\n{content}" if _runs_on(before, content, role, in_turn) else content), False
 
-    def _push(self, children: tuple[Node, ...], ending: str, place: int) -> None:
-        if children:
-            self._todo.append((children[-1], ending, place))
-            self._todo += [(child, "", place) for child in children[-2::-1]]
-        elif ending:
-            self._todo.append((_NOTHING, ending, place))
+    def _join(self, children: tuple[Node, ...], ending: str, place: int, goes_on: bool) -> None:
+        if not children and ending:
+            self._say("", Role.USER, ending, place)
+        last = len(children) - 1
+        for index, child in enumerate(children):
+            is_last = index == last
+            self.add(child, ending if is_last else "", place, goes_on=goes_on or not is_last)
 
-    def _push_bag(self, bag: Bag, ending: str, place: int) -> None:
+    def _bag(self, bag: Bag, ending: str, place: int, goes_on: bool) -> None:
         children = bag.children
         if bag.independent:
+            for child in children:
+                self._apart(child)
             if ending:  # not part of a child of plus, so each child is unchanged
-                self._todo.append((_NOTHING, ending, place))
-            self._todo += [(_Apart(child), "", place) for child in reversed(children)]
+                self._say("", Role.USER, ending, place)
         elif not bag.separator or not children:
-            self._push(children, ending, place)
+            self._join(children, ending, place, goes_on)
         else:
-            self._places = last = self._places + len(children)
-            self._todo.append((children[-1], ending, last))
-            self._todo += [
-                (child, bag.separator, last - back)
-                for back, child in enumerate(children[-2::-1], 1)
-            ]
+            first, endings = self._places + 1, [bag.separator] * (len(children) - 1)
+            self._places += len(children)
+            for own, (child, end) in enumerate(
+                zip(children, [*endings, ending], strict=True), first
+            ):
+                self.add(child, end, own)
 
-    def _begin(self, node: Node) -> None:
-        """Begin a child of plus."""
+    def _apart(self, node: Node) -> None:
+        """Add a child of plus: one span. Spans after its last text can stay next to it."""
+        spans = self.spans
         if isinstance(node, Generate):
-            exchange = exchange_of(node, self._known)
+            exchange = exchange_of(node, self.known)
             if exchange is not None:
-                self._spans.append(exchange)
+                spans.append(exchange)
                 self._levels[-1].roles.add(exchange.role)
                 self._last = _NOWHERE
-        else:
-            self._places += 1
-            start = len(self._spans)
-            self._levels.append(_Level(self._places, start, start, self._last))
-            self._todo += [(_END, "", _NOWHERE), (node, "", self._places)]
-
-    def _end(self) -> None:
-        """Make one span of a child of plus; spans after its last text can stay next to it."""
-        level, spans = self._levels.pop(), self._spans
+            return
+        self._places += 1
+        level = _Level(len(spans), len(spans), self._last)
+        self._levels.append(level)
+        self.add(node, "", self._places)
+        self._levels.pop()
         if len(spans) == level.start:
             self._last = level.before  # the texts around it are neighbours
             return
-        self._last, depth = _NOWHERE, level.depth
+        self._last = _NOWHERE
+        self._end(level)
+
+    def _end(self, level: _Level) -> None:
+        """Join the texts of a child of plus, with the spans between them, and check its depth."""
+        spans, depth = self.spans, level.depth
         own = spans[level.start : level.end]
         roles = level.roles.union(span.role for span in own)
         if own:
@@ -270,23 +251,21 @@ class _Lowering:
             (role,) = roles
             spans[level.start : level.end] = [span] = [_one_span(own, role)]
             depth += isinstance(span.content, Nest)
-        self._levels[-1].roles |= roles
         if depth > MAX_NESTING:
             raise QueryError(
                 f"Spans are nested more than {MAX_NESTING} levels deep (a plus in a child of "
                 "plus). Write the inner ones as plain text."
             )
-        self._levels[-1].depth = max(self._levels[-1].depth, depth)
+        around = self._levels[-1]
+        around.roles |= roles
+        around.depth = max(around.depth, depth)
 
-    def _answer(self, node: Generate, ending: str, place: int) -> None:
+    def _answer(self, node: Generate, ending: str, place: int, goes_on: bool) -> None:
         """Add an answer; the assistant's if it answers the text before it and more text follows."""
-        answered = found(node, self._known)
-        goes_on = bool(self._todo) and place == _MESSAGES and answered.prompt == tuple(self._spans)
-        role = Role.ASSISTANT if goes_on else Role.USER
+        answered = found(node, self.known)
+        is_turn = goes_on and place == _MESSAGES and answered.prompt == tuple(self.spans)
+        role = Role.ASSISTANT if is_turn else Role.USER
         self._say(answered.answer.text or "", role, ending, place)
-
-
-_NOTHING = Text("")
 
 
 def _runs_on(before: Span, content: str, role: Role, in_turn: bool) -> bool:

@@ -4,8 +4,8 @@ The operators of span queries (paper 002, Table 1): S, A and U are `Text` with a
 non-commutative join is `Seq`, + is a `Bag` that is independent, G is `Generate`; of the sugar, C is
 `Chat`, R is `Retrieve` and F is `Fragment`. `Prepare` is G with one token (section 5.1).
 
-Trees may be a million nodes wide or deep, and a subtree may occur in several places, so nothing
-here recurses.
+A subtree may occur in several places. Trees have at most MAX_NODES nodes, counting a shared one
+each time, and are at most MAX_DEPTH levels deep, so that all that walks over them may recurse.
 """
 
 from __future__ import annotations
@@ -17,9 +17,17 @@ from dataclasses import asdict, dataclass, field, fields
 from relquery.errors import QueryError, type_of
 from relquery.prompt import SPEAKERS, Role, Sampling
 
+MAX_NODES = 20_000_000
+MAX_DEPTH = 300
+"""Levels below the root of a tree, at most."""
+TOO_DEEP = (
+    f"The query is nested more than {MAX_DEPTH} levels deep. Write flatter joins, or run the inner "
+    "part first and pass its answer as text."
+)
+
 
 class Tree:
-    """A node and its descendants. Two trees are equal if `own` and their children are equal.
+    """A node and its descendants. Two trees are equal if their text forms are.
 
     Not an ABC: rules check node types millions of times, and isinstance is slow for ABCs.
     """
@@ -30,6 +38,16 @@ class Tree:
     def children(self) -> tuple[Tree, ...]:
         """The child nodes, in order."""
         return ()
+
+    @property
+    def depth(self) -> int:
+        """Levels of nodes below this one."""
+        return 0
+
+    @property
+    def size(self) -> int:
+        """Nodes in all, counting a shared one each time."""
+        return 1
 
     @property
     def own(self) -> tuple[object, ...]:
@@ -43,20 +61,19 @@ class Tree:
 
     def walk(self) -> Iterator[Tree]:
         """This node and all its descendants, parents first, children in order."""
-        todo = [self]
-        while todo:
-            node = todo.pop()
-            yield node
-            todo += reversed(node.children)
+        yield self
+        for child in self.children:
+            yield from child.walk()
 
     def __str__(self) -> str:
         lines: list[str] = []
-        todo: list[tuple[Tree, int]] = [(self, 0)]
-        while todo:
-            node, depth = todo.pop()
-            lines.append("  " * depth + node.head)
-            todo += [(child, depth + 1) for child in reversed(node.children)]
+        self._write(lines, "")
         return "\n".join(lines)
+
+    def _write(self, lines: list[str], indent: str) -> None:
+        lines.append(indent + self.head)
+        for child in self.children:
+            child._write(lines, f"{indent}  ")
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.head[:60]!r}, children: {len(self.children)}>"
@@ -64,41 +81,10 @@ class Tree:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Tree):
             return NotImplemented
-        todo: list[tuple[Tree, Tree]] = [(self, other)]
-        seen: set[tuple[int, int]] = set()
-        while todo:
-            a, b = todo.pop()
-            pair = id(a), id(b)
-            if a is b or pair in seen:
-                continue
-            if type(a) is not type(b) or a.own != b.own or len(a.children) != len(b.children):
-                return False
-            if a.children:
-                seen.add(pair)
-                todo += zip(a.children, b.children, strict=True)
-        return True
+        return self is other or str(self) == str(other)
 
     def __hash__(self) -> int:
-        hashes: dict[int, int] = {}
-        todo: list[Tree] = [self]
-        while todo:
-            node = todo[-1]
-            children = node.children
-            missing = [child for child in children if id(child) not in hashes]
-            if missing and id(node) not in hashes:
-                todo += missing
-                continue
-            todo.pop()
-            if id(node) not in hashes:
-                below = tuple(hashes[id(child)] for child in children)
-                hashes[id(node)] = hash((type(node), node.own, below))
-        return hashes[id(self)]
-
-    def __copy__(self) -> Tree:
-        return self  # nothing in a tree can change
-
-    def __deepcopy__(self, memo: object) -> Tree:
-        return self
+        return hash(str(self))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -128,9 +114,11 @@ class Seq(Tree):
     """Ordered join: the children in sequence."""
 
     children: tuple[Node, ...]
+    depth: int = field(init=False)
+    size: int = field(init=False)
 
     def __post_init__(self) -> None:
-        _check_children("Seq", self.children)
+        _measure(self, self.children)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -145,9 +133,11 @@ class Bag(Tree):
     children: tuple[Node, ...]
     separator: str = ""
     independent: bool = False
+    depth: int = field(init=False)
+    size: int = field(init=False)
 
     def __post_init__(self) -> None:
-        _check_children("Bag", self.children)
+        _measure(self, self.children)
         _check_text("Bag's separator", self.separator)
         if self.independent and self.separator:
             raise QueryError(
@@ -170,9 +160,11 @@ class Generate(Tree):
 
     input: Node
     sampling: Sampling = field(default_factory=Sampling)
+    depth: int = field(init=False)
+    size: int = field(init=False)
 
     def __post_init__(self) -> None:
-        _check_children("Generate", (self.input,))
+        _measure(self, (self.input,))
 
     @property
     def children(self) -> tuple[Node, ...]:
@@ -196,9 +188,11 @@ class Prepare(Tree):
     """
 
     input: Node
+    depth: int = field(init=False)
+    size: int = field(init=False)
 
     def __post_init__(self) -> None:
-        _check_children("Prepare", (self.input,))
+        _measure(self, (self.input,))
 
     @property
     def children(self) -> tuple[Node, ...]:
@@ -211,9 +205,11 @@ class Chat(Tree):
 
     children: tuple[Node, ...]
     sampling: Sampling = field(default_factory=Sampling)
+    depth: int = field(init=False)
+    size: int = field(init=False)
 
     def __post_init__(self) -> None:
-        _check_children("Chat", self.children)
+        _measure(self, self.children)
 
     @property
     def own(self) -> tuple[object, ...]:
@@ -234,9 +230,11 @@ class Retrieve(Tree):
     query: Node
     corpus: str
     limit: int = 5
+    depth: int = field(init=False)
+    size: int = field(init=False)
 
     def __post_init__(self) -> None:
-        _check_children("Retrieve", (self.query,))
+        _measure(self, (self.query,))
         _check_text("Retrieve's corpus", self.corpus)
         if isinstance(self.limit, bool) or not isinstance(self.limit, int) or self.limit < 1:
             raise QueryError(f"Retrieve has the limit {self.limit!r}; it must be at least 1.")
@@ -291,15 +289,33 @@ def _check_text(name: str, content: object) -> None:
         ) from None
 
 
-def _check_children(parent: str, children: object) -> None:
+def _measure(parent: Node, children: object) -> None:
+    """Check a new node's children, and note how deep and how large it is."""
+    kind, deepest, size = type(parent).__name__, -1, 1
     if not isinstance(children, tuple):
-        raise QueryError(f"{parent} has {type_of(children)} of children; they must be a tuple.")
+        raise QueryError(f"{kind} has {type_of(children)} of children; they must be a tuple.")
     for child in children:
         if not isinstance(child, NODES):
             raise QueryError(
-                f"{parent} has {type_of(child)} as a child; it takes nodes of "
+                f"{kind} has {type_of(child)} as a child; it takes nodes of "
                 "relquery.ir.nodes. Wrap text in Text(...)."
             )
+        deepest = max(deepest, child.depth)
+        size += child.size
+    if deepest >= MAX_DEPTH:
+        raise QueryError(TOO_DEEP)
+    if size > MAX_NODES:
+        raise QueryError(too_large(MAX_NODES))
+    object.__setattr__(parent, "depth", deepest + 1)
+    object.__setattr__(parent, "size", size)
+
+
+def too_large(most: int) -> str:
+    """What is said of a query with too many nodes."""
+    return (
+        f"The query has more than {most:,} nodes, counting repeats. Repeat less, or split it into "
+        "several queries."
+    )
 
 
 def _settings(sampling: Sampling) -> str:

@@ -1,4 +1,4 @@
-"""The path of a node in a tree, walks over all nodes, and copies with other children."""
+"""Walks over trees: paths, distinct nodes, copies, and checks of a whole tree."""
 
 from __future__ import annotations
 
@@ -19,24 +19,10 @@ from relquery.ir.nodes import (
     Text,
 )
 
-_WORDS: dict[type, str] = {
-    Seq: "seq",
-    Generate: "generate",
-    Prepare: "prepare",
-    Chat: "chat",
-    Retrieve: "retrieve",
-    Fragment: "fragment",
-}
-_ENDS = 6  # steps that a long path keeps at each end
-
 
 def word(node: Node) -> str:
     """The node's first word in the text form."""
-    if isinstance(node, Text):
-        return node.role.value
-    if isinstance(node, Bag):
-        return "plus" if node.independent else "bag"
-    return _WORDS[type(node)]
+    return node.head.partition(" ")[0]
 
 
 def check_node(given: object) -> None:
@@ -56,15 +42,13 @@ def children_of(node: Node) -> tuple[Node, ...]:
 def path(ancestors: Sequence[tuple[Node, int]], node: Node) -> str:
     """A path such as `generate/seq[1]/plus[0]/user`.
 
-    ancestors: from the root down, each with the index of the child that the path goes through. In
-        a deep path, a count replaces the middle.
+    ancestors: from the root down, each with the index of the child that the path goes through.
     """
-    shown: list[str] = []
-    if len(ancestors) > 2 * _ENDS:
-        shown += map(_step, ancestors[:_ENDS])
-        shown.append(f"… {len(ancestors) - 2 * _ENDS} more …")
-        ancestors = ancestors[-_ENDS:]
-    return "/".join([*shown, *map(_step, ancestors), word(node)])
+    steps = [
+        word(above) if len(above.children) == 1 else f"{word(above)}[{index}]"
+        for above, index in ancestors
+    ]
+    return "/".join([*steps, word(node)])
 
 
 Parents = dict[int, tuple[Node, int]]
@@ -81,40 +65,27 @@ def path_from(parents: Parents, node: Node) -> str:
     return path(ancestors[::-1], node)
 
 
-def _step(ancestor: tuple[Node, int]) -> str:
-    node, index = ancestor
-    return word(node) if len(node.children) == 1 else f"{word(node)}[{index}]"
+def distinct(node: Node, seen: set[int] | None = None) -> Iterator[Node]:
+    """This node and all its descendants, parents first; each distinct node once.
+
+    seen: ids of nodes that are left out; those found are added.
+    """
+    seen = set() if seen is None else seen
+    seen.add(id(node))
+    yield node
+    for child in children_of(node):
+        if id(child) not in seen:
+            yield from distinct(child, seen)
 
 
-def distinct(node: Node) -> Iterator[Node]:
-    """This node and all its descendants, parents first; each distinct node once."""
-    seen = {id(node)}
-    todo = [node]
-    while todo:
-        current = todo.pop()
-        yield current
-        for child in reversed(children_of(current)):
-            if id(child) not in seen:
-                seen.add(id(child))
-                todo.append(child)
-
-
-def children_first(root: Node) -> list[Node]:
-    """All distinct nodes, children before parents."""
-    order: list[Node] = []
-    seen = {id(root)}
-    path = [(root, iter(children_of(root)))]
-    while path:
-        node, rest = path[-1]
-        for child in rest:
-            if id(child) not in seen:
-                seen.add(id(child))
-                path.append((child, iter(children_of(child))))
-                break
-        else:
-            order.append(node)
-            path.pop()
-    return order
+def children_first(node: Node, seen: set[int] | None = None) -> Iterator[Node]:
+    """All distinct nodes, children before parents. seen: see `distinct`."""
+    seen = set() if seen is None else seen
+    seen.add(id(node))
+    for child in children_of(node):
+        if id(child) not in seen:
+            yield from children_first(child, seen)
+    yield node
 
 
 def awaits_answer(node: Node) -> bool:
@@ -138,3 +109,53 @@ def with_children(node: Node, children: tuple[Node, ...]) -> Node:
         case Retrieve():
             node = Retrieve(children[0], node.corpus, node.limit)
     return node
+
+
+def verify(node: Node) -> None:
+    """Raise QueryError, naming the node's path, if the tree is not a query that can be run.
+
+    Every generation must have something to read: text, or the result of another generation or of
+    a corpus.
+    """
+    check_node(node)
+    nodes = list(distinct(node))
+    parents: Parents = {}
+    for parent in nodes:
+        for index, child in enumerate(children_of(parent)):
+            if not isinstance(child, Text):
+                parents.setdefault(id(child), (parent, index))
+    readable = _readable(node)
+    for current in nodes:
+        if isinstance(current, Generate | Chat | Retrieve) and id(current) not in readable:
+            spot = path_from(parents, current)
+            raise QueryError(f"At {spot}: {_NOTHING_TO_READ[type(current)]}")
+
+
+_NOTHING_TO_READ: dict[type, str] = {
+    Generate: "the model has nothing to read. Give it an input that is not empty.",
+    Chat: "the model has nothing to read. Give the chat a message that is not empty.",
+    Retrieve: "there is nothing to look for. Give the query a text that is not empty.",
+}
+
+
+def _readable(root: Node) -> set[int]:
+    """Ids of the nodes that contain something to read. A generation does not count itself.
+
+    An answer, or the result from a corpus, counts as something to read.
+    """
+    solid: set[int] = set()  # nodes that add to the input of a parent
+    readable: set[int] = set()
+    for node in children_first(root):
+        if isinstance(node, Text | Fragment):
+            if node.content:
+                solid.add(id(node))
+        elif any(id(child) in solid for child in node.children) or _separates(node):
+            readable.add(id(node))
+            solid.add(id(node))
+        elif isinstance(node, Generate | Chat | Retrieve):
+            solid.add(id(node))
+    return readable
+
+
+def _separates(node: Node) -> bool:
+    return isinstance(node, Bag) and bool(node.separator) and len(node.children) > 1

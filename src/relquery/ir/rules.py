@@ -9,7 +9,7 @@ Only `reduce_tree` changes what is asked, and only on request (section 6).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from relquery.errors import QueryError, type_of
 from relquery.ir.nodes import Bag, Chat, Fragment, Generate, Node, Prepare, Retrieve, Seq, Text
@@ -58,23 +58,12 @@ def desugar_retrieve(retrieve: Lookup) -> Callable[[Node], Node | None]:
 
 def query_text(node: Node) -> str:
     """The text to look for: messages concatenated, children of plus one per line."""
-    parts: list[str] = []
-    todo: list[Node | str] = [node]
-    while todo:
-        current = todo.pop()
-        if isinstance(current, str):
-            parts.append(current)
-        elif isinstance(current, Text | Fragment):
-            parts.append(current.content)
-        else:
-            separator = ""
-            if isinstance(current, Bag):
-                separator = "\n" if current.independent else current.separator
-            for child in reversed(children_of(current)):
-                todo += (child, separator)
-            if current.children:
-                todo.pop()  # no separator before the first
-    return "".join(parts)
+    if isinstance(node, Text | Fragment):
+        return node.content
+    separator = ""
+    if isinstance(node, Bag):
+        separator = "\n" if node.independent else node.separator
+    return separator.join(map(query_text, children_of(node)))
 
 
 def _is_known(query: Node) -> bool:
@@ -123,19 +112,19 @@ def flatten_plus(node: Node) -> Node | None:
     """
     if not _is_plus(node) or not any(_holds_plus(child) for child in node.children):
         return None
-    children: list[Node] = []
-    todo: list[tuple[Node, bool]] = [(node, False)]
-    while todo:
-        current, prepared = todo.pop()
-        if isinstance(current, Bag) and current.independent:
-            todo += ((child, prepared) for child in reversed(current.children))
-        elif isinstance(current, Prepare) and _is_plus(current.input):
-            todo.append((current.input, True))
-        elif prepared and not isinstance(current, Generate | Chat | Prepare):
-            children.append(Prepare(current))
+    return Bag(tuple(_children_of_plus(node, prepared=False)), independent=True)
+
+
+def _children_of_plus(node: Node, *, prepared: bool) -> Iterator[Node]:
+    """The children of a plus and of those directly in it. prepared: whether it is so as a whole."""
+    for child in children_of(node):
+        inner = child.input if isinstance(child, Prepare) else child
+        if _is_plus(inner):
+            yield from _children_of_plus(inner, prepared=prepared or inner is not child)
+        elif prepared and not isinstance(child, Generate | Chat | Prepare):
+            yield Prepare(child)
         else:
-            children.append(current)
-    return Bag(tuple(children), independent=True)
+            yield child
 
 
 def _is_plus(node: object) -> bool:
@@ -150,15 +139,17 @@ def flatten_seq(node: Node) -> Node | None:
     """seq(seq(x, y), z) => seq(x, y, z)"""
     if not isinstance(node, Seq) or not any(isinstance(child, Seq) for child in node.children):
         return None
-    children: list[Node] = []
-    todo: list[Node] = [node]  # flatten all levels at once: one level at a time would be quadratic
-    while todo:
-        current = todo.pop()
-        if isinstance(current, Seq):
-            todo += reversed(current.children)
+    return Seq(tuple(_spread(node.children, lambda child: isinstance(child, Seq))))
+
+
+def _spread(children: Sequence[Node], merges: Callable[[Node], bool]) -> Iterator[Node]:
+    """The children, with those of joins that merge in their place; all levels at once, as one at
+    a time would be quadratic."""
+    for child in children:
+        if merges(child):
+            yield from _spread(children_of(child), merges)
         else:
-            children.append(current)
-    return Seq(tuple(children))
+            yield child
 
 
 def flatten_bag(node: Node) -> Node | None:
@@ -173,15 +164,7 @@ def flatten_bag(node: Node) -> Node | None:
         return None
     if not any(_merges(child, separator) for child in node.children):
         return None
-    children: list[Node] = []
-    todo: list[Node] = list(reversed(node.children))
-    while todo:
-        current = todo.pop()
-        if isinstance(current, Bag) and _merges(current, separator):
-            todo += reversed(current.children)
-        else:
-            children.append(current)
-    return Bag(tuple(children), separator)
+    return Bag(tuple(_spread(node.children, lambda child: _merges(child, separator))), separator)
 
 
 def _merges(child: Node, separator: str) -> bool:

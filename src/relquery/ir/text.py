@@ -20,7 +20,7 @@ import copyreg
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any, TypeVar
+from typing import Any
 
 from relquery.errors import QueryError, RelqueryError, did_you_mean, type_of
 from relquery.ir.nodes import (
@@ -36,10 +36,9 @@ from relquery.ir.nodes import (
     Text,
     Tree,
 )
-from relquery.prompt import SPEAKERS, Role, Sampling
+from relquery.prompt import SPEAKERS, Sampling
 
 Children = tuple[Node, ...]
-_T = TypeVar("_T")
 
 
 def _pickled(node: Tree) -> tuple[Callable[[str], Tree], tuple[str]]:
@@ -104,134 +103,101 @@ def _line(number: int, content: str) -> _Line:
 def _close(parents: list[tuple[_Line, list[Node]]]) -> Node:
     """Build the deepest open node and hand it to its parent."""
     line, children = parents.pop()
-    build = _BUILDERS.get(line.word)
-    if build is None:
-        error = line.error(f"one of {', '.join(_BUILDERS)}")
-        raise QueryError(f"{error}{did_you_mean(line.word, _BUILDERS)}")
-    node = build(line, tuple(children))
+    if line.word not in _WORDS:
+        error = line.error(f"one of {', '.join(_WORDS)}")
+        raise QueryError(f"{error}{did_you_mean(line.word, _WORDS)}")
+    try:
+        node = _node(line, tuple(children))
+    except _Unexpected as expected:
+        raise line.error(str(expected)) from None
+    except RelqueryError as error:
+        raise QueryError(f"Line {line.number} of the tree: {error}") from error
     if parents:
         parents[-1][1].append(node)
     return node
 
 
-def _message(role: Role) -> Callable[[_Line, Children], Node]:
-    return lambda line, children: Text(_string(line, children), role)
+class _Unexpected(Exception):  # noqa: N818
+    """What was expected in a line."""
 
 
-def _fragment(line: _Line, children: Children) -> Node:
-    return Fragment(_string(line, children))
-
-
-def _seq(line: _Line, children: Children) -> Node:
-    _check_bare(line)
-    return Seq(children)
-
-
-def _plus(line: _Line, children: Children) -> Node:
-    _check_bare(line)
-    return Bag(children, independent=True)
-
-
-def _bag(line: _Line, children: Children) -> Node:
-    return Bag(children, _string(line))
-
-
-def _generate(line: _Line, children: Children) -> Node:
-    return Generate(_only(line, children), _sampling(line))
-
-
-def _prepare(line: _Line, children: Children) -> Node:
-    _check_bare(line)
-    return Prepare(_only(line, children))
-
-
-def _chat(line: _Line, children: Children) -> Node:
-    return Chat(children, _sampling(line))
-
-
-def _retrieve(line: _Line, children: Children) -> Node:
-    try:
-        corpus, end = _DECODER.raw_decode(line.rest)
-    except (ValueError, RecursionError):
-        raise line.error("a corpus as a JSON string after 'retrieve'") from None
-    settings = _settings(line, line.rest[end:].removeprefix(" "), ["limit"], "limit=5")
-    query = _only(line, children)
-    return _checked(line, lambda: Retrieve(query, corpus, **settings))
-
-
-_BUILDERS: dict[str, Callable[[_Line, Children], Node]] = {
-    **{role.value: _message(role) for role in SPEAKERS},
-    "seq": _seq,
-    "bag": _bag,
-    "plus": _plus,
-    "generate": _generate,
-    "prepare": _prepare,
-    "chat": _chat,
-    "retrieve": _retrieve,
-    "fragment": _fragment,
-}
+_TEXTS = {role.value: role for role in SPEAKERS}
+_WORDS = (
+    *_TEXTS, "seq", "bag", "plus", "generate", "prepare", "chat", "retrieve", "fragment",
+)  # fmt: skip
 _DECODER = json.JSONDecoder()
 _SAMPLING = [setting.name for setting in fields(Sampling)]
 
 
-def _only(line: _Line, children: Children) -> Node:
-    if len(children) != 1:
-        raise line.error(
-            f"{line.word} with one child, indented by two spaces; it has {len(children)}"
-        )
-    return children[0]
+def _node(line: _Line, children: Children) -> Node:  # noqa: PLR0911
+    """The node of a line. Raises _Unexpected, and what its constructor raises."""
+    word = line.word
+    if word in (*_TEXTS, "fragment") and children:
+        raise _Unexpected(f"no indented line below it, as '{word}' has no children")
+    if word in ("generate", "prepare", "retrieve") and len(children) != 1:
+        raise _Unexpected(f"{word} with one child, indented by two spaces; it has {len(children)}")
+    if word in ("seq", "plus", "prepare") and line.rest:
+        raise _Unexpected(f"'{word}' alone on its line")
+    match word:
+        case "seq":
+            return Seq(children)
+        case "plus":
+            return Bag(children, independent=True)
+        case "bag":
+            return Bag(children, _string(line))
+        case "generate":
+            return Generate(children[0], _sampling(line))
+        case "chat":
+            return Chat(children, _sampling(line))
+        case "prepare":
+            return Prepare(children[0])
+        case "fragment":
+            return Fragment(_string(line))
+        case "retrieve":
+            try:
+                corpus, end = _DECODER.raw_decode(line.rest)
+            except (ValueError, RecursionError):
+                raise _Unexpected("a corpus as a JSON string after 'retrieve'") from None
+            settings = _settings(line.rest[end:].removeprefix(" "), ["limit"], "limit=5")
+            return Retrieve(children[0], corpus, **settings)
+    return Text(_string(line), _TEXTS[word])
 
 
-def _check_bare(line: _Line) -> None:
-    if line.rest:
-        raise line.error(f"'{line.word}' alone on its line")
-
-
-def _string(line: _Line, children: Children = ()) -> str:
-    if children:
-        raise line.error(f"no indented line below it, as '{line.word}' has no children")
+def _string(line: _Line) -> str:
     try:
         value = json.loads(line.rest)
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, str):
-        raise line.error(f"a JSON string after '{line.word}'")
+        raise _Unexpected(f"a JSON string after '{line.word}'")
     return value
 
 
 def _sampling(line: _Line) -> Sampling:
     if not line.rest:
         return Sampling()
-    settings = _settings(line, line.rest, _SAMPLING, "max_tokens=16")
+    settings = _settings(line.rest, _SAMPLING, "max_tokens=16")
     for name in ("stop", "labels"):
         if not isinstance(settings.get(name, []), list):
-            raise line.error(f"a list of strings after '{name}='")
-    return _checked(line, lambda: Sampling(**settings))
+            raise _Unexpected(f"a list of strings after '{name}='")
+    return Sampling(**settings)
 
 
-def _checked(line: _Line, build: Callable[[], _T]) -> _T:
-    """Call `build`; its error message gets the line number."""
-    try:
-        return build()
-    except RelqueryError as error:
-        raise QueryError(f"Line {line.number} of the tree: {error}") from error
-
-
-def _settings(line: _Line, text: str, names: list[str], example: str) -> dict[str, Any]:
+def _settings(text: str, names: list[str], example: str) -> dict[str, Any]:
     """Settings `name=JSON`, separated by one space."""
     settings: dict[str, Any] = {}
     at = 0
     while at < len(text):
         name, equals, _ = text[at:].partition("=")
         if not equals or name not in names:
-            raise line.error(f"settings like {example}; the names are {', '.join(names)}")
+            raise _Unexpected(f"settings like {example}; the names are {', '.join(names)}")
         if name in settings:
-            raise line.error(f"'{name}=' only once")
+            raise _Unexpected(f"'{name}=' only once")
         try:
             settings[name], at = _DECODER.raw_decode(text, at + len(name) + 1)
         except (ValueError, RecursionError):
-            raise line.error(f"a JSON value after '{name}='") from None
+            raise _Unexpected(f"a JSON value after '{name}='") from None
         if text[at : at + 1] not in ("", " "):
-            raise line.error(f"one space after the value of '{name}='")
+            raise _Unexpected(f"one space after the value of '{name}='")
         at += 1
     return settings

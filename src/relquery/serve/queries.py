@@ -14,7 +14,7 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from relquery.ir.spnl.read import WireQuery
+from relquery.ir.wire import WireQuery
 from relquery.prompt import Finish
 from relquery.serve.body import example
 from relquery.serve.errors import HttpError, Json

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 from relquery.ir.nodes import Bag, Chat, Generate, Node, Retrieve
 from relquery.ir.optimize import Step, rewrite
@@ -118,7 +117,7 @@ def _rule(decide: _Decide) -> Callable[[Node], Node | None]:
         """generate(bag(x, y)) => generate(bag(y, x))"""
         if not isinstance(node, Generate):
             return None
-        input = _Ordering(decide).run(node.input)
+        input, _ = _ordered(node.input, _Chain("prompt"), decide)
         return None if input is node.input else Generate(input, node.sampling)
 
     return order_bags
@@ -146,77 +145,49 @@ class _Chain:
         return copy.digest()
 
 
-@dataclass(slots=True)
-class _Place:
-    """A node in progress. known: whether its text is known; children: those that are done."""
+def _ordered(node: Node, chain: _Chain, decide: _Decide) -> tuple[Node, bool]:
+    """A node with its bags in order, inner ones first; and whether all of its text is known.
 
-    node: Node
-    chain: _Chain
-    known: bool = True
-    children: list[Node] = field(default_factory=list)
-
-
-class _Ordering:
-    """Orders the bags of one prompt, inner bags first, then from left to right."""
-
-    def __init__(self, decide: _Decide) -> None:
-        self._decide = decide
-
-    def run(self, input: Node) -> Node:
-        """The input of a generation with its bags in order; itself if nothing changes."""
-        places = [_Place(input, _Chain("prompt"))]
-        while True:
-            place = places[-1]
-            children = () if isinstance(place.node, _UNKNOWN) else children_of(place.node)
-            if len(place.children) < len(children):
-                child = children[len(place.children)]
-                places.append(_Place(child, _chain_below(place)))
-                continue
-            places.pop()
-            node = self._done(place)
-            if not places:
-                return node
-            places[-1].known &= place.known
-            places[-1].children.append(node)
-
-    def _done(self, place: _Place) -> Node:
-        """Finish a node whose children are done, and add it to its chain."""
-        node, chain = place.node, place.chain
-        if isinstance(node, _UNKNOWN):
-            place.known = chain.known = False
-            return node
-        if any(new is not old for new, old in zip(place.children, node.children, strict=True)):
-            node = with_children(node, tuple(place.children))
+    It is itself if nothing changes, and is added to its chain.
+    """
+    if isinstance(node, _UNKNOWN):
+        chain.known = False
+        return node, False
+    if not node.children:
+        chain.add(node.head)
+        return node, True
+    is_known, children = True, list[Node]()
+    for child in children_of(node):
+        below = chain
         if isinstance(node, Bag):
-            return self._bag(node, place)
-        if not node.children:
-            chain.add(node.head)
-        return node
+            below = _Chain("span" if node.independent else "item")
+        new, is_child_known = _ordered(child, below, decide)
+        children.append(new)
+        is_known &= is_child_known
+    if any(new is not old for new, old in zip(children, node.children, strict=True)):
+        node = with_children(node, tuple(children))
+    if isinstance(node, Bag):
+        return _ordered_bag(node, is_known, chain, decide)
+    return node, is_known
 
-    def _bag(self, bag: Bag, place: _Place) -> Node:
-        chain = place.chain
-        if not place.known or not chain.known:
-            chain.known = False
-            return bag
-        if not bag.independent and len(bag.children) > 1:
-            items = tuple(map(str, bag.children))
-            order = self._decide(chain.head(bag), items)
-            if order is None:
-                place.known = chain.known = False
-            elif order != items:
-                bag = Bag(_arranged(bag.children, items, order), bag.separator)
-        chain.add(str(bag))
-        return bag
+
+def _ordered_bag(bag: Bag, is_known: bool, chain: _Chain, decide: _Decide) -> tuple[Bag, bool]:
+    """A bag, whose children are in order."""
+    if not is_known or not chain.known:
+        chain.known = False
+        return bag, is_known
+    if not bag.independent and len(bag.children) > 1:
+        items = tuple(map(str, bag.children))
+        order = decide(chain.head(bag), items)
+        if order is None:
+            is_known = chain.known = False
+        elif order != items:
+            bag = Bag(_arranged(bag.children, items, order), bag.separator)
+    chain.add(str(bag))
+    return bag, is_known
 
 
 _UNKNOWN = (Generate, Chat, Retrieve)
-
-
-def _chain_below(place: _Place) -> _Chain:
-    """The chain that a child belongs to."""
-    if isinstance(place.node, Bag):
-        return _Chain("span" if place.node.independent else "item")
-    return place.chain
 
 
 def _arranged(children: tuple[Node, ...], items: Row, order: Row) -> tuple[Node, ...]:

@@ -9,7 +9,7 @@ from relquery.backends.base import Backend
 from relquery.errors import ConfigError, RequestError
 from relquery.ir.nodes import Generate, Node
 from relquery.ir.optimize import Goal, Step, optimize
-from relquery.ir.verify import verify
+from relquery.ir.paths import verify
 from relquery.prompt import Exchange, Nest, Prompt, Reuse, Span
 from relquery.spans.bags import order_bags
 from relquery.spans.corpus import Corpora, lookup

@@ -13,9 +13,8 @@ from relquery.errors import CancelledError, ConfigError, QueryError, RequestErro
 from relquery.ir.lower import lower
 from relquery.ir.nodes import Bag, Chat, Fragment, Generate, Node, Prepare, Retrieve, Text, Tree
 from relquery.ir.optimize import Goal, optimize
-from relquery.ir.paths import children_of, distinct
+from relquery.ir.paths import children_of, distinct, verify
 from relquery.ir.rules import Lookup
-from relquery.ir.verify import verify
 from relquery.prompt import Span
 from relquery.spans.bags import beginnings, order_bags
 from relquery.spans.corpus import Corpora, lookup
@@ -40,31 +39,24 @@ def prepare(node: Node, backend: Backend) -> int:
 
 def _parts(node: Node) -> Iterator[Node]:
     """What a tree asks to prepare, in order."""
-    todo = [node]
-    while todo:
-        current = todo.pop()
-        match current:
-            case Generate() | Chat() | Retrieve():
-                pass
-            case Prepare(input=inner):
-                yield inner
-            case Bag(children=children, independent=True):
-                yield from children
-            case Fragment():
-                yield current
-            case _:
-                todo += reversed(children_of(current))
+    match node:
+        case Generate() | Chat() | Retrieve():
+            pass
+        case Prepare(input=inner):
+            yield inner
+        case Bag(children=children, independent=True):
+            yield from children
+        case Fragment():
+            yield node
+        case _:
+            for child in children_of(node):
+                yield from _parts(child)
 
 
 def _spans(part: Node) -> Iterator[Span]:
     """A part as an independent span; nothing if it contains what is not known yet."""
-    todo = [part]
-    while todo:
-        current = todo.pop()
-        if isinstance(current, Generate | Chat | Retrieve):
-            return
-        todo += children_of(current)
-    yield from lower(optimize(Bag((part,), independent=True)))
+    if not any(isinstance(each, Generate | Chat | Retrieve) for each in distinct(part)):
+        yield from lower(optimize(Bag((part,), independent=True)))
 
 
 def run(
@@ -229,13 +221,11 @@ def _passage(node: Node) -> str:
 
 def _own_texts(node: Node) -> Iterator[str]:
     """The texts of a node that are not inside a nested plus."""
-    todo: list[Node] = [node]
-    while todo:
-        current = todo.pop()
-        if isinstance(current, Text | Fragment):
-            yield current.content
-        elif not isinstance(current, Bag) or not current.independent:
-            todo += reversed(children_of(current))
+    if isinstance(node, Text | Fragment):
+        yield node.content
+    elif not isinstance(node, Bag) or not node.independent:
+        for child in children_of(node):
+            yield from _own_texts(child)
 
 
 def shared_parts(root: Node) -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from relquery.errors import QueryError
 from relquery.ir.lower import Answered, Spans, lower
-from relquery.ir.nodes import Bag, Fragment, Generate, Node, Prepare, Retrieve, Text
+from relquery.ir.nodes import Bag, Fragment, Generate, Node, Retrieve, Text
 from relquery.ir.paths import Parents, children_first, children_of, path_from, with_children
 from relquery.ir.rules import Lookup
 from relquery.prompt import Answer, Exchange, Nest, Prompt, Sampling
@@ -28,34 +28,32 @@ def unshare(node: Node) -> Node:
 
     Raises QueryError for more than MAX_DRAWS nodes in such places.
     """
-    merged = _Merged(node)
-    seeds = _Seeds()
-    count = 0
-    path: list[tuple[Node, list[Node]]] = [(node, [])]
-    while True:
-        current, built = path[-1]
-        children = children_of(current)
-        while len(built) < len(children) and not merged.drawn[id(children[len(built)])]:
-            built.append(merged.node[id(children[len(built)])])
-        if len(built) < len(children):
-            path.append((children[len(built)], []))
-            continue
-        path.pop()
-        if merged.drawn[id(current)]:
-            count += 1
-            if count > MAX_DRAWS:
-                raise QueryError(
-                    f"The query makes more than {MAX_DRAWS:,} random draws, counting nested "
-                    "repeats. Repeat less, or split it into several queries."
-                )
-            new = with_children(current, tuple(built))
-            if isinstance(new, Generate) and new.sampling.temperature > 0:
-                new = seeds.give(new, merged.number[id(children_of(current)[0])])
-        else:
-            new = merged.node[id(current)]
-        if not path:
-            return new
-        path[-1][1].append(new)
+    return _Unsharing(node).copy(node)
+
+
+class _Unsharing:
+    """One tree whose random draws are told apart."""
+
+    def __init__(self, root: Node) -> None:
+        self._merged, self._seeds, self._count = _Merged(root), _Seeds(), 0
+
+    def copy(self, node: Node) -> Node:
+        """A node of its own if something is drawn in it, and the merged one if not."""
+        if not self._merged.drawn[id(node)]:
+            return self._merged.node[id(node)]
+        children = []
+        for child in children_of(node):
+            children.append(self.copy(child))
+        self._count += 1
+        if self._count > MAX_DRAWS:
+            raise QueryError(
+                f"The query makes more than {MAX_DRAWS:,} random draws, counting nested repeats. "
+                "Repeat less, or split it into several queries."
+            )
+        new = with_children(node, tuple(children))
+        if isinstance(new, Generate) and new.sampling.temperature > 0:
+            return self._seeds.give(new, self._merged.number[id(children_of(node)[0])])
+        return new
 
 
 class _Merged:
@@ -137,7 +135,7 @@ class Work:
         self._missing: dict[int, int] = {}
         self._readers: dict[int, list[_Task]] = {}
         self._tasks: list[_Task] = []
-        self._scan()
+        self._scan(self.root)
         self._held = self.root if hold_root else None
         self.total = sum(isinstance(task, Generate) for task in self._tasks)
         self.total -= isinstance(self._held, Generate)
@@ -209,28 +207,24 @@ class Work:
         root = self._known.get(id(self.root))
         return texts, root.answer if isinstance(root, Answered) else None
 
-    def _scan(self) -> None:
+    def _scan(self, node: Node, reader: _Task | None = None) -> None:
         """Find the tasks, inner ones first, and the readers of each."""
-        todo: list[tuple[Node, _Task | None]] = [(self.root, None)]
-        while todo:
-            node, reader = todo.pop()
-            if isinstance(node, Generate | Retrieve):
-                fresh = id(node) not in self._readers
-                readers = self._readers.setdefault(id(node), [])
-                if reader is not None:
-                    readers.append(reader)
-                    self._missing[id(reader)] += 1
-                if not fresh:
-                    continue
-                self._tasks.append(node)
-                self._missing[id(node)] = 0
-                reader = node
-            children = children_of(node)
-            for index in range(len(children) - 1, -1, -1):
-                self._parents[id(children[index])] = (node, index)
-            # Popped from the right. A leaf sends nothing.
-            todo += [(child, reader) for child in children if not isinstance(child, Text)]
-        self._tasks.reverse()
+        if isinstance(node, Generate | Retrieve):
+            is_new = id(node) not in self._readers
+            readers = self._readers.setdefault(id(node), [])
+            if reader is not None:
+                readers.append(reader)
+                self._missing[id(reader)] += 1
+            if not is_new:
+                return
+            self._missing[id(node)] = 0
+            reader = node
+        for index, child in enumerate(children_of(node)):
+            self._parents.setdefault(id(child), (node, index))
+            if not isinstance(child, Text):
+                self._scan(child, reader)
+        if isinstance(node, Generate | Retrieve):
+            self._tasks.append(node)
 
     def _release(self, task: _Task) -> list[_Task]:
         ready = []
@@ -258,17 +252,13 @@ class Work:
 
     def _texts(self, node: Node) -> Iterator[str]:
         """The texts below a node, with answers in place of generations."""
-        todo = [node]
-        while todo:
-            current = todo.pop()
-            found = self._known.get(id(current))
-            if isinstance(found, Answered):
-                yield found.answer.text or ""
-            elif isinstance(current, Text | Fragment):
-                yield current.content
-            elif isinstance(current, Prepare):
-                todo.append(current.input)
-            elif found is not None:
-                todo.append(found)
-            else:
-                todo += reversed(children_of(current))
+        found = self._known.get(id(node))
+        if isinstance(found, Answered):
+            yield found.answer.text or ""
+        elif isinstance(node, Text | Fragment):
+            yield node.content
+        elif isinstance(node, Retrieve) and found is not None:
+            yield from self._texts(found)
+        else:
+            for child in children_of(node):
+                yield from self._texts(child)

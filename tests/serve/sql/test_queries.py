@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from relquery.connection import Connection
-from relquery.ir.spnl.wire import from_wire
+from relquery.ir.wire import from_wire
 from tests.serve.conftest import Running
 
 REVIEWS = [

@@ -12,8 +12,8 @@ from relquery.connection import Connection
 from relquery.errors import QueryError
 from relquery.ir.nodes import Bag, Node, Seq
 from relquery.ir.paths import children_of
-from relquery.ir.spnl.fields import decode
-from relquery.ir.spnl.read import WireQuery, read
+from relquery.ir.wire import WireQuery, read_value
+from relquery.ir.wire_fields import decode
 from relquery.markup.schema import Schema
 from relquery.prompt import Prompt
 from relquery.report import Report
@@ -79,7 +79,7 @@ def _read(body: bytes) -> tuple[WireQuery, bool]:
         value = decode(body.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise QueryError(f"Byte {error.start} of the query is not UTF-8.") from None
-    return read(value, None), isinstance(value, dict) and list(value) == ["map"]
+    return read_value(value, None), isinstance(value, dict) and list(value) == ["map"]
 
 
 def _bags(node: Node) -> Iterator[Node]:

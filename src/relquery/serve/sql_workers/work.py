@@ -11,7 +11,7 @@ from relquery.backends.local.host import Facts
 from relquery.engine.requests.declared import Declared
 
 if TYPE_CHECKING:
-    from relquery.ir.spnl.read import WireQuery
+    from relquery.ir.wire import WireQuery
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,44 +9,29 @@ from typing import NoReturn
 
 from relquery.errors import QueryError, did_you_mean, type_of, unknown
 
-MAX_NODES = 2_000_000  # of a query in wire form
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
-_SHOWN_STEPS = 40  # of a path, at each end
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
 class Spot:
     """A path in the JSON value, such as `g.input.seq[2].plus[0]`."""
 
-    __slots__ = ("above", "step")
+    __slots__ = ("_path", "depth", "step")
 
-    def __init__(self, above: Spot | None = None, step: str | int = "") -> None:
-        self.above, self.step = above, step
+    def __init__(self, path: str = "", step: str | int = "", depth: int = 0) -> None:
+        self._path, self.step, self.depth = path, step, depth
 
     def __truediv__(self, step: str | int) -> Spot:
-        return Spot(self, step)
+        added = f"[{step}]" if isinstance(step, int) else f".{step}"
+        return Spot(self._path + added, step, self.depth + 1)
 
     def __str__(self) -> str:
-        steps: list[str] = []
-        spot = self
-        while spot.above is not None:
-            steps.append(f"[{spot.step}]" if isinstance(spot.step, int) else f".{spot.step}")
-            spot = spot.above
-        if len(steps) > 2 * _SHOWN_STEPS:
-            steps[_SHOWN_STEPS:-_SHOWN_STEPS] = [f" ... {len(steps) - 2 * _SHOWN_STEPS} steps ... "]
-        return "".join(reversed(steps)).removeprefix(".") or "the top"
+        return self._path.removeprefix(".") or "the top"
 
     def error(self, what: str) -> QueryError:
+        """An error of what is there."""
         return QueryError(f"At {self}: {what}")
-
-
-def check_count(count: int, most: int, spot: Spot) -> None:
-    """Raise QueryError for more than `most` nodes."""
-    if count > most:
-        raise spot.error(
-            f"the query has more than {most:,} nodes. Repeat less, or use several queries."
-        )
 
 
 def decode(text: str) -> object:

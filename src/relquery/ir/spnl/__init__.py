@@ -1,1 +1,0 @@
-"""The JSON wire form of span queries, as defined by the public `spnl` package."""
