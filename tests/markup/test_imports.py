@@ -8,9 +8,9 @@ import warnings
 import pytest
 
 from relquery.errors import MarkupError, PromptWarning
-from relquery.markup.imports import MarkupPrompt
+from relquery.markup.imports import Import, MarkupPrompt, New
 from relquery.markup.schema import Schema, Text
-from relquery.markup.schemas import draw
+from relquery.prompt import Role
 from tests.cases import case_file
 from tests.data import data_path
 from tests.markup.test_schema import TRAVEL
@@ -24,14 +24,11 @@ def prompt(inside: str) -> MarkupPrompt:
 
 def test_a_prompt_imports_modules_fills_parameters_and_adds_text_anywhere() -> None:
     made = prompt("Well, <plan duration='3 days'>then <abroad/></plan><user>And now?</user>")
-    assert draw(made).splitlines() == [
-        "prompt of schema travel",
-        '├── "Well,"',
-        '├── + plan duration="3 days"',
-        '│   ├── "then"',
-        "│   └── + abroad",
-        '└── user "And now?"',
-    ]
+    before, plan, after = made.parts
+    assert (before, after) == (New("Well, "), New("And now?", Role.USER))
+    assert isinstance(plan, Import)
+    assert plan.arguments == {"duration": "3 days"}
+    assert plan.parts[0] == New("then ")
     assert list(made.imports()) == [("plan",), ("plan", "abroad")]
 
 

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from relquery.errors import MarkupError
 from relquery.markup.schema import Message, Module, Parameter, Part, Schema, Text, Union, tidy
-from relquery.markup.schemas import draw
 from tests.cases import case_file
 
 TRAVEL = """
@@ -33,22 +32,31 @@ TRAVEL = """
 </schema>"""
 
 
+def shape(parts: tuple[Part, ...]) -> list[Any]:
+    """What matters of parts: texts, parameters with lengths, modules with notes, roles."""
+    found: list[Any] = []
+    for part in parts:
+        match part:
+            case Text(content):
+                found.append(content)
+            case Parameter(name, length):
+                found.append((name, length))
+            case Module(name, inner, is_cached, priority):
+                found.append((name, is_cached, priority, shape(inner)))
+            case Union(modules):
+                found.append(("union", shape(modules)))
+            case Message(role, inner):
+                found.append((role.value, shape(inner)))
+    return found
+
+
 def test_a_schema_is_a_tree_of_modules_unions_parameters_and_messages() -> None:
-    assert draw(Schema.parse(TRAVEL)).splitlines() == [
-        "schema travel",
-        "├── system",
-        '│   └── "You plan travels."',
-        "└── user",
-        "    ├── module plan (priority 2)",
-        '    │   ├── "A journey of"',
-        "    │   ├── parameter duration (4 tokens)",
-        "    │   └── union",
-        "    │       ├── module home",
-        '    │       │   ├── "at home, in"',
-        "    │       │   └── parameter city (10 tokens)",
-        "    │       └── module abroad (not cached)",
-        '    │           └── "abroad"',
-        '    └── "Be short."',
+    abroad = ("abroad", False, 0, ["abroad"])
+    choice = ("union", [("home", True, 0, ["at home,\n          in ", ("city", 10)]), abroad])
+    plan = ("plan", True, 2, ["\nA journey of ", ("duration", 4), choice])
+    assert shape(Schema.parse(TRAVEL).parts) == [
+        ("system", ["You plan travels."]),
+        ("user", [plan, "\nBe short.\n"]),
     ]
 
 
