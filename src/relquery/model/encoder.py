@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from relquery.errors import (
     not_embedded,
     unknown,
 )
+from relquery.model.formats.config import read_json, read_object
 from relquery.model.hub import ENCODER, find_folder
 from relquery.model.load import has_gpu
 from relquery.model.native_encoder import NativeEncoder
@@ -195,10 +195,10 @@ def read_layout(spec: str, pooling: Pooling | None) -> Layout:
             f"The network of the encoder '{spec}' lies in its folder {network}. Download it, and "
             "give the local folder."
         )
-    reading = _read(folder / network / "sentence_bert_config.json")
-    prompts = _read(folder / "config_sentence_transformers.json")
+    reading = read_object(folder / network / "sentence_bert_config.json")
+    prompts = read_object(folder / "config_sentence_transformers.json")
     prompt = (prompts.get("prompts") or {}).get(prompts.get("default_prompt_name")) or ""
-    said = _read(folder / modules.get(_POOLING, "1_Pooling") / "config.json")
+    said = read_object(folder / modules.get(_POOLING, "1_Pooling") / "config.json")
     if prompt and not said.get("include_prompt", True):
         raise ModelError(
             f"The encoder '{spec}' puts {prompt!r} before each text and leaves it out when it "
@@ -216,11 +216,11 @@ def read_layout(spec: str, pooling: Pooling | None) -> Layout:
 
 def _modules(spec: str, folder: Path) -> dict[str, str]:
     """Folders of the parts of an encoder, by kind, from its modules.json."""
-    modules = _json(folder / "modules.json")
-    if modules is None:
+    file = folder / "modules.json"
+    if not file.is_file():
         return {}
     try:
-        found = {one["type"].rpartition(".")[2]: one["path"] for one in modules}
+        found = {one["type"].rpartition(".")[2]: one["path"] for one in read_json(file)}
     except (TypeError, KeyError, AttributeError) as error:
         raise ModelError(
             f"modules.json of the encoder '{spec}' does not list modules with their types. "
@@ -248,22 +248,3 @@ def _pooling(spec: str, said: Mapping[str, Any]) -> Pooling:
             "rq.load_embedder(..., pooling='mean')."
         )
     return found[0]
-
-
-def _read(file: Path) -> Mapping[str, Any]:
-    """A JSON object; empty if there is none. Raises ModelError."""
-    content = _json(file)
-    if content is None:
-        return {}
-    if not isinstance(content, dict):
-        raise ModelError(f"{file} is not a JSON object. Download it again.")
-    return content
-
-
-def _json(file: Path) -> Any:
-    if not file.is_file():
-        return None
-    try:
-        return json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ModelError(f"{file} cannot be read: {error}. Download it again.") from error

@@ -21,7 +21,7 @@ from relquery.errors import ModelError
 from relquery.model.footprint import Footprint
 from relquery.model.formats.adapter import Lora
 from relquery.model.formats.coded import CodedWeights
-from relquery.model.formats.config import COPIED, Settings, read_settings
+from relquery.model.formats.config import COPIED, Settings, read_object, read_settings
 from relquery.model.formats.gguf import read_gguf
 from relquery.model.formats.gguf_network import read_network
 from relquery.model.formats.quantization import read_coding
@@ -297,7 +297,7 @@ def _end_tokens(
     folder: Path, settings: Settings, tokenizer: Tokenizer, vocabulary: int
 ) -> frozenset[int]:
     """Tokens that end an answer. One that the network has no embedding for is never drawn."""
-    told = _generation(folder / "generation_config.json")
+    told = read_object(folder / "generation_config.json")
     end = told.get("eos_token_id", settings.get("eos_token_id"))
     listed = end if isinstance(end, list) else [end]
     if not all(each is None or (type(each) is int and each >= 0) for each in listed):
@@ -319,15 +319,3 @@ def _gguf_ends(
     return frozenset(
         each for each in [*named, *turns] if type(each) is int and 0 <= each < vocabulary
     )
-
-
-def _generation(file: Path) -> Mapping[str, Any]:
-    if not file.is_file():
-        return {}
-    try:
-        told = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ModelError(f"{file} cannot be read: {error}. Download it again.") from error
-    if not isinstance(told, dict):
-        raise ModelError(f"{file} is not a JSON object. Download it again.")
-    return told

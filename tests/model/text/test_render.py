@@ -369,18 +369,17 @@ def test_a_template_without_a_system_role_gets_its_text_in_the_users_turn() -> N
     assert text.startswith("<|user|>\nYou are a data analyst.\n\nAnswer the below query:")
 
 
-@pytest.mark.parametrize(
-    ("template", "message"),
-    [
-        ("{{ messages[-1]['content'] }}", "drops, repeats or changes"),
-        ("{% for m in messages %}{{ m['content'] * 2 }}{% endfor %}", "drops, repeats or changes"),
-        ("{% for m in messages %}{{ m['content'] | upper }}{% endfor %}", "changes the text"),
-        ("{% for m in messages %}{{ m['content'] | tojson }}{% endfor %}", "changes the text"),
-    ],
-)
-def test_a_template_that_changes_messages_is_refused(template: str, message: str) -> None:
-    with pytest.raises(RequestError, match=message):
-        renderer("gpt2", template).render([row({"a": 1})])
+def test_a_template_that_drops_or_repeats_messages_is_refused() -> None:
+    for template in ("{{ messages[-1]['role'] }}", "{{ messages[0]['content'] * 2 }}"):
+        with pytest.raises(RequestError, match="drops, repeats or changes"):
+            renderer("gpt2", template).render([row({"a": 1})])
+
+
+def test_a_template_may_change_what_messages_say() -> None:
+    one = renderer("gpt2", "{% for m in messages %}{{ m['content'] | upper }}{% endfor %}")
+    text = one._tokenizer.backend.decode(tokens_of(one, row({"a": 1})), skip_special_tokens=False)
+    assert text == text.upper()
+    assert "ANSWER THE BELOW QUERY" in text
 
 
 # ---- spans

@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from relquery.errors import ModelError
-from relquery.model.formats.safetensors import Weights, read_weights
+from relquery.model.formats.config import read_json
+from relquery.model.formats.safetensors import read_weights
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 _READ = {
@@ -69,7 +70,7 @@ def read_lora(folder: Path, name: str) -> Lora:
         found = _NAME.fullmatch(each)
         if found is None:
             raise _refused(name, f"it has weights that no adapter of low rank has, such as {each}")
-        sides.setdefault(found["path"], {})[found["side"]] = _matrix(weights, each)
+        sides.setdefault(found["path"], {})[found["side"]] = weights[each].floats()
     if not sides:
         raise ModelError(f"Adapter '{name}' has no weights. Download it again.")
     try:
@@ -87,12 +88,7 @@ def read_lora(folder: Path, name: str) -> Lora:
 
 def _read_config(folder: Path, name: str) -> Mapping[str, Any]:
     """The settings of an adapter that is computed as they say. Raises ModelError for others."""
-    try:
-        told = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ModelError(
-            f"{folder / CONFIG} cannot be read: {error}. Download it again."
-        ) from error
+    told = read_json(folder / CONFIG)
     if not isinstance(told, dict) or told.get("peft_type") != "LORA":
         kind = told.get("peft_type") if isinstance(told, dict) else told
         raise ModelError(
@@ -109,10 +105,6 @@ def _read_config(folder: Path, name: str) -> Mapping[str, Any]:
         if key not in _READ | _NOTED and value and value != "none":
             raise _refused(name, f"it has {key}={value!r:.60}")
     return told
-
-
-def _matrix(weights: Weights, name: str) -> Floats:
-    return weights[name].floats()
 
 
 def _low_rank(path: str, sides: Mapping[str, Floats], told: Mapping[str, Any]) -> LowRank:

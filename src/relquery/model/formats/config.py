@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from relquery.errors import ModelError, UnsupportedNetworkError
 
@@ -150,12 +150,22 @@ class Settings(Mapping[str, object]):
 def read_settings(folder: Path, name: str) -> Settings:
     """The configuration of a folder. Raises ModelError."""
     file = folder / "config.json"
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ModelError(f"Model '{name}' has no config.json in {folder}.") from None
-    except (OSError, ValueError) as error:
-        raise ModelError(f"{file} cannot be read: {error}. Download it again.") from error
+    if not file.exists():
+        raise ModelError(f"Model '{name}' has no config.json in {folder}.")
+    return Settings(name, read_object(file))
+
+
+def read_object(file: Path) -> dict[str, Any]:
+    """The JSON object in a file; empty if there is none. Raises ModelError."""
+    content = read_json(file) if file.is_file() else {}
     if not isinstance(content, dict):
         raise ModelError(f"{file} is not a JSON object. Download it again.")
-    return Settings(name, content)
+    return content
+
+
+def read_json(file: Path) -> Any:
+    """What a file says in JSON. Raises ModelError."""
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{file} cannot be read: {error}. Download it again.") from error

@@ -18,7 +18,6 @@ from relquery.arrays import TokenIds
 from relquery.engine.requests.pieces import At, Chain, Keep, Part, Placeholder
 from relquery.model.text.template import ChatTemplate
 from relquery.model.text.tokenizer import Tokenizer
-from relquery.model.text.tool_template import ToolTemplate, has_tools
 from relquery.prompt import Blank, Exchange, Nest, Prompt, Reuse, Role, Span
 from relquery.tools import CallForm
 
@@ -88,7 +87,6 @@ class Renderer:
         self._split_special = re.compile(f"({'|'.join(map(re.escape, names))})") if names else None
         self._start = _start_tokens(tokenizer)
         self._template = ChatTemplate(tokenizer)
-        self._tools = ToolTemplate(tokenizer, self._template)
         stands_in = (*map(tokenizer.id_of, ("unk_token", "pad_token", "eos_token")), 0)
         self._unknown: int = next(token for token in stands_in if token is not None)
         self._known: dict[str, _Known] = {}
@@ -137,7 +135,7 @@ class Renderer:
     @property
     def call_form(self) -> CallForm:
         """How the model writes calls of tools."""
-        return self._tools.form
+        return self._template.form
 
     def encode(self, text: str) -> tuple[int, ...]:
         """Token ids of text that continues a prompt, such as a label."""
@@ -322,8 +320,7 @@ class Renderer:
 
     def _parts(self, prompt: Prompt) -> Iterator[str | int | Span | At | Keep]:
         """The template's text and special tokens around the spans' text, and separate spans."""
-        template = self._tools if has_tools(prompt) else self._template
-        said, literals = template.around(prompt)
+        said, literals = self._template.around(prompt)
         for literal, (_, spans) in zip(literals, said, strict=False):
             yield from self._literal(literal)
             yield from _texts_and_spans(spans)

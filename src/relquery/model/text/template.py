@@ -2,46 +2,82 @@
 
 It is found by filling the template with placeholders. A template may read what messages say, as
 those that trim them or that leave out earlier reasoning. So it is filled with the messages, too;
-where that shows another text around them, it is filled with the messages in hidden characters.
+where that shows another text around them, or where there are tools, the whole text is taken. There
+a special token's name in a text of the prompt is moved to a private plane, so that it stays a text.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain, pairwise, zip_longest
-
-from jinja2 import Environment
+from itertools import chain, zip_longest
+from typing import Any
 
 from relquery.errors import RequestError
 from relquery.model.text.tokenizer import Tokenizer
+from relquery.model.text.tools import (
+    Chat,
+    call_form,
+    check_unicode,
+    described,
+    has_tools,
+    mapped,
+    short_id,
+    written,
+    written_call,
+)
 from relquery.prompt import Message, Prompt, Reuse, Role, Span, messages
+from relquery.tools import HERMES, CallForm, Function, ToolCall, ToolResult, Tools
 
 SLOT = "\ue000{}\ue001"  # private-use characters, which no chat template contains
 ANY_SLOT = re.compile(SLOT.format(r"(\d+)"))
 _HIDDEN = 0x100000  # where the last private plane begins: text that is no template's own
-_HIDDEN_CHARACTERS = re.compile(f"([{chr(_HIDDEN)}-{chr(_HIDDEN + 0xFFFF)}]+)")
+_MOST_HIDDEN = 0xFFFF
+_HIDDEN_CHARACTERS = re.compile(f"[{chr(_HIDDEN)}-{chr(_HIDDEN + _MOST_HIDDEN)}]+")
 SPARE = range(_HIDDEN + 0xD800, _HIDDEN + 0xE000)
 """Of that plane, where halves of surrogate pairs would go: for texts that have its characters."""
-_LONGEST = 100  # characters of a text that a template may look for
-_MOST = 200
+_OF_PROMPT = re.compile(f"{ANY_SLOT.pattern}|{_HIDDEN_CHARACTERS.pattern}")
+_MUST, _KEPT, _BETWEEN = range(3)
+"""Placeholders: for what is more than text; where a text ends that is kept in a cache; and between
+two texts, which are then tokenised apart."""
 _CHANGES = (
     "The model's chat template drops, repeats or changes the text of a message. Use another "
     "template."
 )
+_Shape = Callable[[Chat], Chat]
+_Around = tuple[list[Message], tuple[str, ...]]
+"""Messages, and the text before, between and after their contents."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Around:
-    """What a template puts around messages of some roles: before, between and after them.
+class _Slots:
+    """What a template puts around messages of some roles."""
 
-    order: in which it says them.
-    """
-
+    shape: _Shape
+    """In which it takes them."""
     literals: tuple[str, ...]
+    """Before, between and after them."""
     order: tuple[int, ...]
+    """In which it says them."""
+
+
+@dataclass(slots=True)
+class _Placeholders:
+    """Placeholders in the texts of a chat. most: the kinds above it are left out."""
+
+    most: int
+    spans: list[Span] = field(default_factory=list)
+    """What they stand for."""
+    kinds: list[int] = field(default_factory=list)
+
+    def __call__(self, span: Span, kind: int) -> str:
+        if kind > self.most:
+            return ""
+        self.spans.append(span)
+        self.kinds.append(kind)
+        return SLOT.format(len(self.spans) - 1)
 
 
 class ChatTemplate:
@@ -49,133 +85,200 @@ class ChatTemplate:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
-        self._known: dict[tuple[Role, ...], _Around | None] = {}
+        self._known: dict[tuple[Role, ...], _Slots] = {}
+        names = sorted(tokenizer.special_ids, key=len, reverse=True)
+        self._ours = re.compile("|".join([SLOT[0], *map(re.escape, names)]))
 
-    def around(self, prompt: Prompt) -> tuple[list[Message], tuple[str, ...]]:
+    @property
+    def form(self) -> CallForm:
+        """How the model writes calls of tools."""
+        return self._derived or HERMES
+
+    def around(self, prompt: Prompt) -> _Around:
         """The messages of a prompt, and the text before, between and after their contents.
 
         If the template refuses consecutive messages of one role, they are joined by a line break.
         Spans of no role have nothing around them. What an open message says stands where the
-        answer would begin without it. Raises RequestError for a prompt that the template refuses.
+        answer would begin without it. Raises RequestError for a prompt that the template refuses,
+        and for tools that are no Unicode text.
         """
         if any(span.open for span in prompt):
-            return around_open(prompt, self.around)
+            return self._around_open(prompt)
         if any(span.role is Role.NONE for span in prompt):
             return [(Role.NONE, _without_template(prompt))], ("", "")
+        if has_tools(prompt):
+            check_unicode(prompt)
+            if self._derived is None:
+                return self.around(described(prompt))
+            functions = [
+                each
+                for span in prompt
+                if isinstance(span.content, Tools)
+                for each in span.content.functions
+            ]
+            said = messages(tuple(span for span in prompt if not isinstance(span.content, Tools)))
+            return self._around_texts(said, None, functions)
         said = messages(prompt)
-        around = self._around(_roles_of(said))
-        if around is None:
-            said = _joined(said)
-            around = self._around(_roles_of(said))
-            assert around is not None, "neighbours of one role are left"
+        slots = self._slots(tuple(role for role, _ in said))
         if self._tokenizer.chat_template:
-            texts = [_text_of(spans) for _, spans in said]
-            in_order = [texts[turn] for turn in around.order]
-            told = chain.from_iterable(zip_longest(around.literals, in_order, fillvalue=""))
-            if self._filled(_roles_of(said), texts) != "".join(told):
-                return self._around_texts(said)
-        return [said[turn] for turn in around.order], around.literals
+            texts = ["".join(map(_text_of, spans)) for _, spans in said]
+            in_order = [texts[turn] for turn in slots.order]
+            told = "".join(chain.from_iterable(zip_longest(slots.literals, in_order, fillvalue="")))
+            chat = [
+                {"role": role.value, "content": text}
+                for (role, _), text in zip(said, texts, strict=True)
+            ]
+            if self._filled(chat, slots.shape) != told:
+                return self._around_texts(said, slots.shape)
+        return [said[turn] for turn in slots.order], slots.literals
 
-    def _around(self, roles: tuple[Role, ...]) -> _Around | None:
-        """What is around messages; None if the template refuses neighbours of one role."""
+    def _around_open(self, prompt: Prompt) -> _Around:
+        """What is around the messages of a prompt whose last one the answer continues."""
+        *head, (role, spans) = messages(prompt)
+        is_last = spans[-1].open and not any(span.open for span in prompt[:-1])
+        if role is not Role.ASSISTANT or not is_last:
+            raise RequestError(
+                "An open span does not end the prompt, or is not the assistant's. Only the last "
+                "span of a prompt may be open, with the role ASSISTANT."
+            )
+        said, literals = self.around(tuple(span for _, spans in head for span in spans))
+        return [*said, (role, spans)], (*literals, "")
+
+    def _slots(self, roles: tuple[Role, ...]) -> _Slots:
+        """What is around messages of these roles."""
         if roles not in self._known:
-            try:
-                self._known[roles] = self._around_slots(roles)
-            except RequestError:
-                if not any(role is other for role, other in pairwise(roles)):
-                    raise
-                self._known[roles] = None
+            chat = [
+                {"role": role.value, "content": SLOT.format(number)}
+                for number, role in enumerate(roles)
+            ]
+            refusal = RequestError(_CHANGES)
+            for shape in _SHAPES:
+                try:
+                    pieces = ANY_SLOT.split(self._filled(chat, shape))
+                except RequestError as error:
+                    refusal = error
+                    continue
+                order = tuple(map(int, pieces[1::2]))
+                if sorted(order) == list(range(len(roles))):
+                    self._known[roles] = _Slots(shape, tuple(pieces[::2]), order)
+                    break
+            else:
+                raise refusal
         return self._known[roles]
 
-    def _around_slots(self, roles: tuple[Role, ...]) -> _Around:
-        text = self._filled(roles, _slots(len(roles)))
-        literals, order = (
-            ANY_SLOT.split(text)[::2],
-            [int(turn) for turn in ANY_SLOT.findall(text)],
-        )
-        if sorted(order) != list(range(len(roles))):
-            raise RequestError(_CHANGES)
-        return _Around(tuple(literals), tuple(order))
+    def _around_texts(
+        self, said: Sequence[Message], shape: _Shape | None, functions: Sequence[Function] = ()
+    ) -> _Around:
+        """As `around`, of a template that reads what is said, or that is told of functions.
 
-    def _around_texts(self, said: Sequence[Message]) -> tuple[list[Message], tuple[str, ...]]:
-        """As `around`, of a template that reads what is said.
-
-        The template is filled with the texts, their characters moved to a private plane. So what is
-        the prompt's can be told from what is the template's. Words that the template looks for stay
-        as they are. Spans that are not text are placeholders. Where a text ends that is kept in a
-        cache is one, too, unless the template would then say something else, as one that trims.
+        The template is filled with the texts as they are, but for names of special tokens. Where
+        there are placeholders between them, it must say the same as without; so it is given fewer
+        where it trims texts.
         """
-        odd = sorted({ord(each) for _, of_one in said for each in _odd(of_one)})
+        texts: list[str] = []
+
+        def noted(text: str) -> str:
+            texts.append(text)
+            return text
+
+        plain = self._told(said, functions, shape, noted, lambda _, kind: "" if kind else SLOT)
+        odd = sorted({ord(each) for text in texts for each in _odd_characters(text)})
         if len(odd) > len(SPARE):
             raise RequestError(f"A prompt has {len(odd):,} different private-use characters.")
-        spare = dict(zip(odd, SPARE, strict=False))
-        parts = [(role, list(_parts(of_one, spare))) for role, of_one in said]
-        bare = [(role, [part for part in some if not _is_end(part)]) for role, some in parts]
-        plain = self._filled(_roles_of(said), ["".join(map(_shown, some)) for _, some in bare])
-        for each in (parts, bare):
-            apart = [part for _, some in each for part in some if isinstance(part, Span)]
-            texts, whole = list[str](), list[str]()
-            numbers = iter(range(len(apart)))
-            for _, some in each:
-                hidden = [_hidden(part, self._words, numbers) for part in some]
-                texts.append("".join(hidden))
-                whole += [text for text in hidden if _HIDDEN_CHARACTERS.search(text)]
-            said_hidden = self._filled(_roles_of(said), texts)
-            pieces = ANY_SLOT.split(said_hidden)
+        spare, own = dict(zip(odd, SPARE, strict=False)), dict(zip(SPARE, odd, strict=False))
+
+        def guarded(text: str) -> str:
+            return self._ours.sub(_hide, text.translate(spare))
+
+        for most in (_BETWEEN, _KEPT, _MUST):
+            placed = _Placeholders(most)
+            told = self._told(said, functions, shape, guarded, placed)
+            pieces = ANY_SLOT.split(told)
             found = list(map(int, pieces[1::2]))
-            pieces[1::2] = [_shown(apart[slot]) for slot in found if slot < len(apart)]
-            told = "".join(pieces)
-            if sorted(found) == list(range(len(apart))) and unhidden(told) == plain:
-                own = dict(zip(SPARE, odd, strict=False))
-                return taken_apart(said_hidden, apart, whole, own)
+            if sorted(found) == list(range(len(placed.spans))):
+                pieces[1::2] = ["" if placed.kinds[slot] else SLOT for slot in found]
+                if _unhidden("".join(pieces)).translate(own) == plain:
+                    return _taken_apart(told, placed.spans, own)
         raise RequestError(_CHANGES)
 
-    @cached_property
-    def _words(self) -> re.Pattern[str]:
-        """Matches texts that the template may look for. Special tokens are never among them: a text
-        that names one stays a text."""
-        special = self._tokenizer.special_ids
-        words = _words_in(self._tokenizer.chat_template)
-        plain = [word for word in words if not any(each in word for each in special)]
-        longest = sorted(map(re.escape, plain), key=len, reverse=True)
-        return re.compile(f"({'|'.join(longest) or '(?!)'})")
+    def _told(
+        self,
+        said: Sequence[Message],
+        functions: Sequence[Function],
+        shape: _Shape | None,
+        write: Callable[[str], str],
+        place: Callable[[Span, int], str],
+    ) -> str:
+        """The text of a chat. write: changes texts. place: gives placeholders. shape: None for the
+        first that the template takes."""
+        tools = [mapped(written(each), write) for each in functions]
+        chat = self._chat(said, write, place)
+        if shape is not None:
+            return self._filled(chat, shape, tools)
+        return self._filled_somehow(chat, tools)
 
-    def _filled(self, roles: Sequence[Role], texts: Sequence[str]) -> str:
-        """The text of a chat."""
+    def _chat(
+        self,
+        said: Sequence[Message],
+        write: Callable[[str], str],
+        place: Callable[[Span, int], str],
+    ) -> Chat:
+        chat: Chat = []
+        for role, spans in said:
+            text, calls = "", list[dict[str, Any]]()
+            for number, span in enumerate(spans, 1):
+                between = "" if number == len(spans) else place(Span("", role), _BETWEEN)
+                end = replace(span, content="", position=None)
+                kept = place(end, _KEPT) if span.keep > 0 and _is_text(span) else between
+                match span.content:
+                    case ToolCall(id=name):
+                        calls.append(mapped(written_call(span.content, self._id(name)), write))
+                    case ToolResult(id=name):
+                        told = {"tool_call_id": self._id(name), "name": span.content.name}
+                        mark = place(replace(span, content=""), _KEPT) if span.keep > 0 else ""
+                        text = write(span.content.text) + mark
+                        chat.append({"role": "tool", "content": text} | mapped(told, write))
+                    case str(part) if _is_text(span):
+                        if span.position is not None:
+                            text += place(replace(span, content="", keep=0), _MUST)
+                        text += write(part) + kept
+                    case _:
+                        text += place(span, _MUST)
+            if role is not Role.TOOL:
+                more = {"tool_calls": calls} if calls else {}
+                chat.append({"role": role.value, "content": text} | more)
+        return chat
+
+    def _id(self, given: str) -> str:
+        """The id of a call as the template takes it."""
+        return short_id(given) if self.form.short_ids else given
+
+    def _filled(self, chat: Chat, shape: _Shape, tools: Sequence[Any] = ()) -> str:
+        """The text of a chat. Raises RequestError if the template refuses it."""
         if not self._tokenizer.chat_template:
-            return "\n\n".join(texts) + "\nAnswer:"
-        chat = [
-            {"role": role.value, "content": text} for role, text in zip(roles, texts, strict=True)
-        ]
+            return "\n\n".join(message["content"] for message in chat) + "\nAnswer:"
         try:
-            return self._applied(chat)
-        except RequestError:
-            if [message["role"] for message in chat[:2]] != ["system", "user"]:
-                raise
-            # Some templates have no system role; its text then begins the user's turn.
-            joined = f"{chat[0]['content']}\n\n{chat[1]['content']}"
-            return self._applied([{"role": "user", "content": joined}, *chat[2:]])
-
-    def _applied(self, chat: list[dict[str, str]]) -> str:
-        try:
-            return self._tokenizer.render(chat)
+            return self._tokenizer.render(shape(chat), tools=list(tools) or None)
         except Exception as error:  # templates may raise anything
             raise RequestError(f"The model's chat template refuses the prompt: {error}") from error
 
+    def _filled_somehow(self, chat: Chat, tools: Sequence[Any]) -> str:
+        """The same in the first shape that the template takes."""
+        refusal: RequestError | None = None
+        for shape in _SHAPES:
+            try:
+                return self._filled(chat, shape, tools)
+            except RequestError as error:
+                refusal = refusal or error
+        assert refusal is not None
+        raise refusal
 
-def around_open(
-    prompt: Prompt, around: Callable[[Prompt], tuple[list[Message], tuple[str, ...]]]
-) -> tuple[list[Message], tuple[str, ...]]:
-    """What is around the messages of a prompt whose last one the answer continues."""
-    *head, (role, spans) = messages(prompt)
-    is_last = spans[-1].open and not any(span.open for span in prompt[:-1])
-    if role is not Role.ASSISTANT or not is_last:
-        raise RequestError(
-            "An open span does not end the prompt, or is not the assistant's. Only the last "
-            "span of a prompt may be open, with the role ASSISTANT."
-        )
-    said, literals = around(tuple(span for _, spans in head for span in spans))
-    return [*said, (role, spans)], (*literals, "")
+    @cached_property
+    def _derived(self) -> CallForm | None:
+        """The form of calls; None for a template that knows no tools."""
+        if not self._tokenizer.chat_template:
+            return None
+        return call_form(self._filled_somehow, self._tokenizer.special_ids)
 
 
 def _without_template(prompt: Prompt) -> list[Span]:
@@ -184,132 +287,77 @@ def _without_template(prompt: Prompt) -> list[Span]:
     return list(prompt)
 
 
-def _joined(said: Iterable[Message]) -> list[Message]:
-    """Messages of one role in a row as one, a line break between them."""
-    joined: list[Message] = []
-    for role, spans in said:
-        if not joined or joined[-1][0] is not role:
-            joined.append((role, spans))
-            continue
-        before = joined[-1][1]
-        ends_line = str(before[-1].content).endswith("\n")
-        before += spans if ends_line else [Span("\n", role), *spans]
-    return joined
-
-
-def _roles_of(said: Iterable[Message]) -> tuple[Role, ...]:
-    return tuple(role for role, _ in said)
-
-
-def _slots(count: int) -> list[str]:
-    return [SLOT.format(number) for number in range(count)]
-
-
-def _words_in(source: str) -> list[str]:
-    """Texts that a template may look for; those that it joins are one."""
-    words, joined, before = list[str](), "", ""
-    for _, kind, value in Environment().lex(source):
-        if kind == "string":
-            # As jinja reads it, which lets it hold a line break.
-            text = value[1:-1].encode("ascii", "backslashreplace").decode("unicode-escape")
-            joined = joined + text if before in ("~", "+") else text
-            words += [text, joined]
-        if kind != "whitespace":
-            before = value
-    return [word for word in dict.fromkeys(words) if word.strip() and len(word) <= _LONGEST][:_MOST]
-
-
 def _is_text(span: Span) -> bool:
     return isinstance(span.content, str) and span.reuse is Reuse.PREFIX
 
 
-def _text_of(spans: Iterable[Span]) -> str:
-    """The text of a message; a character for what is none."""
-    return "".join(str(span.content) if _is_text(span) else SLOT for span in spans)
+def _text_of(span: Span) -> str:
+    """The text of a span; a character for what is none."""
+    return str(span.content) if _is_text(span) else SLOT
 
 
-def _odd(spans: Iterable[Span]) -> Iterator[str]:
-    """Characters of texts that are in the plane where texts are hidden."""
-    for span in spans:
-        if _is_text(span):
-            yield from odd_characters(str(span.content))
+def _system_joined(chat: Chat) -> Chat:
+    """For templates without a system's role: its text begins the user's turn."""
+    if [message["role"] for message in chat[:2]] != ["system", "user"]:
+        return chat
+    joined = f"{chat[0]['content']}\n\n{chat[1]['content']}"
+    return [{"role": "user", "content": joined}, *chat[2:]]
 
 
-def odd_characters(text: str) -> str:
-    """Those of a text that are in the plane where texts are hidden."""
+def _neighbours_joined(chat: Chat) -> Chat:
+    """For templates that refuse messages of one role in a row."""
+    joined: Chat = []
+    for message in chat:
+        before = joined[-1] if joined else {"role": "tool"}
+        is_plain = not ("tool_calls" in message or "tool_calls" in before)
+        if is_plain and message["role"] == before["role"] != "tool":
+            text = before["content"]
+            line = "" if text.endswith("\n") else "\n"
+            joined[-1] = before | {"content": f"{text}{line}{message['content']}"}
+        else:
+            joined.append(message)
+    return joined
+
+
+_SHAPES: tuple[_Shape, ...] = (
+    lambda chat: chat,
+    _system_joined,
+    _neighbours_joined,
+    lambda chat: _system_joined(_neighbours_joined(chat)),
+)
+
+
+def _taken_apart(text: str, apart: Sequence[Span], own: dict[int, int]) -> _Around:
+    """What is said in the text of a chat, and what is around it. own: the characters that stand for
+    others."""
+    said, literals, end = list[Message](), list[str](), 0
+    for match in _OF_PROMPT.finditer(text):
+        literals.append(text[end : match.start()])
+        is_hidden = match[1] is None
+        span = Span(_unhidden(match[0]).translate(own)) if is_hidden else apart[int(match[1])]
+        said.append((span.role, [span]))
+        end = match.end()
+    return said, (*literals, text[end:])
+
+
+def _odd_characters(text: str) -> str:
+    """Those of a text that are in the plane where characters are hidden."""
     return "".join(_HIDDEN_CHARACTERS.findall(text))
 
 
-def _parts(spans: Iterable[Span], spare: Mapping[int, int]) -> Iterator[str | Span]:
-    """Texts, and spans of all that is more than text."""
-    for span in spans:
-        if not _is_text(span):
-            yield span
-            continue
-        if span.position is not None:
-            yield replace(span, content="", keep=0)
-        yield str(span.content).translate(spare)
-        if span.keep > 0:
-            yield replace(span, content="", position=None)
+def _hide(found: re.Match[str]) -> str:
+    """A name in the private plane, where no template looks for it, as far as it has room."""
+    return "".join(
+        each if ord(each) > _MOST_HIDDEN or each.isspace() else chr(ord(each) + _HIDDEN)
+        for each in found[0]
+    )
 
 
-def _is_end(part: str | Span) -> bool:
-    """Whether it says only that the text before it is kept."""
-    return isinstance(part, Span) and part.keep > 0 and _is_text(part) and not part.content
-
-
-def _shown(part: str | Span) -> str:
-    """The text of a part; a character for what is none, and nothing for an end."""
-    if isinstance(part, str):
-        return part
-    return "" if _is_end(part) else SLOT
-
-
-def _hidden(part: str | Span, words: re.Pattern[str], numbers: Iterator[int]) -> str:
-    """A text in the private plane, but for blanks and these words; a placeholder for a span."""
-    if isinstance(part, Span):
-        return SLOT.format(next(numbers))
-    pieces = words.split(part)
-    pieces[::2] = [piece.translate(_HIDING) for piece in pieces[::2]]
-    return "".join(pieces)
-
-
-def taken_apart(
-    text: str, apart: Sequence[Span], whole: Iterable[str], own: Mapping[int, int]
-) -> tuple[list[Message], tuple[str, ...]]:
-    """What is said in the text of a chat, and what is around it. whole: texts that are the
-    prompt's, with the words in them. own: the characters that stand for others."""
-    longest = sorted(map(re.escape, set(whole)), key=len, reverse=True)
-    of_prompt = re.compile("|".join([ANY_SLOT.pattern, *longest, _HIDDEN_CHARACTERS.pattern]))
-    new, literals, end = list[Message](), list[str](), 0
-    for match in of_prompt.finditer(text):
-        literals.append(text[end : match.start()])
-        span = Span(unhidden(match[0]).translate(own)) if match[1] is None else apart[int(match[1])]
-        new.append((span.role, [span]))
-        end = match.end()
-    return new, (*literals, text[end:])
-
-
-def hide(character: str) -> str:
-    """A character in the private plane, where no template looks for it."""
-    return character.translate(_HIDING)
-
-
-def unhidden(text: str) -> str:
+def _unhidden(text: str) -> str:
     """A text with the characters that were hidden as they were."""
-    return text.translate(_SHOWING)
+    return _HIDDEN_CHARACTERS.sub(lambda found: "".join(map(_shown, found[0])), text)
 
 
-class _Hiding(dict[int, int]):
-    def __missing__(self, code: int) -> int:
-        stays = code > 0xFFFF or chr(code).isspace()
-        self[code] = code if stays else code + _HIDDEN
-        return self[code]
-
-
-class _Showing(dict[int, int]):
-    def __missing__(self, code: int) -> int:
-        return code - _HIDDEN if code >= _HIDDEN and code not in SPARE else code
-
-
-_HIDING, _SHOWING = _Hiding(), _Showing()
+def _shown(character: str) -> str:
+    code = ord(character)
+    return character if code in SPARE else chr(code - _HIDDEN)

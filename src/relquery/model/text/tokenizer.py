@@ -19,6 +19,7 @@ from tokenizers import AddedToken, processors
 from tokenizers import Tokenizer as Backend
 
 from relquery.errors import ModelError
+from relquery.model.formats.config import read_object
 
 FILE = "tokenizer.json"
 _SPECIAL = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token")
@@ -168,8 +169,8 @@ def read_tokenizer(folder: Path) -> Tokenizer:
             "AutoTokenizer.from_pretrained(...).save_pretrained(folder), or pass tokenizer=."
         )
     backend = read_backend(file)
-    told = _read_json(folder / "tokenizer_config.json")
-    mapped = _read_json(folder / "special_tokens_map.json")
+    told = read_object(folder / "tokenizer_config.json")
+    mapped = read_object(folder / "special_tokens_map.json")
     special = {
         name: str(found.get("content") if isinstance(found, dict) else found)
         for name in _SPECIAL
@@ -202,7 +203,7 @@ def _chat_template(folder: Path, told: Mapping[str, Any]) -> str:
     file = folder / "chat_template.jinja"
     if file.is_file():
         return file.read_text(encoding="utf-8")
-    given = told.get("chat_template") or _read_json(folder / "chat_template.json").get(
+    given = told.get("chat_template") or read_object(folder / "chat_template.json").get(
         "chat_template"
     )
     if isinstance(given, list):  # several, by name
@@ -240,19 +241,6 @@ def _complete(backend: Backend, told: Mapping[str, Any], special: Mapping[str, s
             single=[*first, "$A", *last],
             special_tokens=[(each, backend.token_to_id(each)) for each in {*first, *last}],
         )
-
-
-def _read_json(file: Path) -> dict[str, Any]:
-    """The content of a file; nothing if it is not there. Raises ModelError."""
-    if not file.is_file():
-        return {}
-    try:
-        found = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ModelError(f"{file} cannot be read: {error}. Download it again.") from error
-    if not isinstance(found, dict):
-        raise ModelError(f"{file} is not a JSON object. Download it again.")
-    return found
 
 
 def _to_json(value: Any, ensure_ascii: bool = False, indent: int | None = None, **more: Any) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,6 +23,7 @@ from transformers import (
 from transformers.utils import logging as transformers_logging
 
 from relquery.errors import ModelError
+from relquery.model.formats.config import read_object
 from relquery.model.hub import ENCODER, MODEL, Kind
 
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "spiece.model")
@@ -142,15 +142,7 @@ def _quietly() -> Iterator[None]:
 
 def _check_json(file: Path) -> None:
     """Raise ModelError if a file is there and is not a JSON object with sensible end tokens."""
-    if not file.is_file():
-        return
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ModelError(f"{file} cannot be read: {error}. Download it again.") from error
-    if not isinstance(content, dict):
-        raise ModelError(f"{file} is not a JSON object. Download it again.")
-    end = content.get("eos_token_id")
+    end = read_object(file).get("eos_token_id")
     ids = end if isinstance(end, list) else [end]
     if not all(one is None or (type(one) is int and one >= 0) for one in ids):
         raise ModelError(
