@@ -85,9 +85,9 @@ def test_draw_writes_a_query_that_is_read_again(span: Run, tmp_path: Path) -> No
 
 def test_what_is_wrong_is_an_error_with_a_remedy(span: Run, tmp_path: Path) -> None:
     for query, arguments, message in (
-        (WIRE, "--var n", "write it as NAME=..."),
+        (WIRE, "--var n", "write NAME=..."),
         (WIRE, "", "--var NAME=VALUE"),
-        (WIRE, "--var n=2 --corpus docs", "write it as NAME=..."),
+        (WIRE, "--var n=2 --corpus docs", "write NAME=..."),
         (TREE, "--var n=2", "write the values into the text"),
         (str(tmp_path / "none.json"), "", ""),
     ):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
+from enum import Enum
 from typing import Annotated, Any, ClassVar, get_type_hints
 
 import typer
+
+from relquery.errors import ConfigError
 
 PANEL = "PANEL"
 """The class variable that names the panel of the help in which the options of a class stand."""
@@ -47,6 +50,26 @@ def command_of(options: type[Any]) -> Callable[..., None]:
     run.__signature__ = shape.replace(parameters=parameters)  # type: ignore[attr-defined]
     run.__doc__ = options.__doc__
     return run
+
+
+def pairs(option: str, given: Sequence[str] | None, example: str) -> dict[str, str]:
+    """What an option says that is given as NAME=VALUE, several times. Raises ConfigError."""
+    found: dict[str, str] = {}
+    for each in given or ():
+        name, equals, value = each.partition("=")
+        if not equals or not name.strip() or name in found:
+            raise ConfigError(
+                f"{option} is {each!r}; write NAME=..., each NAME once, e.g. {option} {example}."
+            )
+        found[name] = value
+    return found
+
+
+class Form(Enum):
+    """How an overview is printed."""
+
+    TABLE = "table"
+    JSON = "json"
 
 
 def _own_fields(kind: type) -> list[str]:

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,7 +15,7 @@ import pyarrow as pa
 import typer
 from rich.console import Console, RenderableType
 
-from relquery.cli.command import argument, command_of, option
+from relquery.cli.command import Form, argument, command_of, option
 from relquery.cli.tables import check_rows, export, is_same
 from relquery.cli.terminal import say, table, to_json
 from relquery.errors import ConfigError
@@ -42,13 +41,6 @@ _TYPES = {
     "run": pa.int64(),
 }
 """Of the columns of an export that are not texts."""
-
-
-class Form(Enum):
-    """How an overview is printed."""
-
-    TABLE = "table"
-    JSON = "json"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from rich.console import Console
 from relquery.backends.local import forecast
 from relquery.backends.local.forecast import QUICK, Forecast, Here, Speed
 from relquery.cli.interrupt import exits_when_interrupted, interruptible
-from relquery.cli.terminal import errors_console, fits, say, table, to_json
+from relquery.cli.terminal import by_rows, errors_console, fits, say, table, to_json
 
 models = typer.Typer(
     help="""List models that run here, how fast they would be, and fetch them.
@@ -103,8 +103,7 @@ def _print(
     console, names = Console(), {each.name for each in here}
     for title, is_encoder in zip(titles, (False, True), strict=True):
         rows = [each for each in listed if each.model.is_encoder is is_encoder]
-        cells = [_cells(each, each in chosen, name_of(each) in names) for each in rows]
-        columns = {heading: [row[heading] for row in cells] for heading in cells[0]}
+        columns = by_rows(_cells(each, each in chosen, name_of(each) in names) for each in rows)
         if not fits(columns.items(), console.width, _WHOLE):
             columns = {name: some for name, some in columns.items() if name not in _LEFT_OUT}
             columns = {name.replace(", ", ",\n"): some for name, some in columns.items()}

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
-from relquery.cli.terminal import table
+from relquery.cli.terminal import by_rows, table
 from relquery.config import Order
 from relquery.reordering.schedule import Report, Schedule
 
@@ -40,14 +40,7 @@ class Comparison:
     def _best(self) -> Report:
         return self.schedules[self.best].report
 
-    def in_short(self) -> Iterator[object]:
-        """Which order was chosen."""
-        best = self._best
-        among = f" ({self._criterion})" if len(self.schedules) > 1 else ""
-        yield f"Order: {best.method}{among}; hit rate {best.phr:.1%}."
-        yield from self._too_short()
-
-    def in_full(self, *, is_estimated: bool) -> Iterator[object]:
+    def shown(self, *, is_estimated: bool) -> Iterator[object]:
         """Tables of what each method reaches, and why one is the best.
 
         is_estimated: whether tokens are.
@@ -63,10 +56,7 @@ class Comparison:
         yield from self._too_short()
         for method, reason in self.left_out.items():
             yield f"{method} was skipped. {reason}"
-        yield from self._dependencies()
-
-    def _dependencies(self) -> Iterator[str]:
-        known = self._best.dependencies
+        known = best.dependencies
         if known:
             yield "1 dependency:" if len(known) == 1 else f"{len(known)} dependencies:"
         for dependency in known[:_DEPENDENCIES]:
@@ -122,8 +112,7 @@ def _merit(report: Report) -> tuple[float, ...]:
 
 def _by_method(reports: Sequence[Report], figures: Callable[[Report], dict[str, str]]) -> object:
     """A table with a row per method."""
-    rows = [{"method": str(report.method), **figures(report)} for report in reports]
-    columns = {heading: [row[heading] for row in rows] for heading in rows[0]}
+    columns = by_rows({"method": str(report.method), **figures(report)} for report in reports)
     return table(columns, words=("method",), lines=True)
 
 
@@ -163,24 +152,21 @@ def _tokens_note(report: Report, *, is_estimated: bool) -> str:
 
 
 def _method(report: Report) -> dict[str, Any]:
-    hits, bill = report.tokens, report.bill
+    bill = report.bill
     return {
         "method": report.method,
         "seconds": report.seconds,
         "phc": report.phc,
         "hit_rate": report.phr,
-        "tokens": None if hits is None else asdict(hits),
-        "bill": None
-        if bill is None
-        else {
+        "tokens": None if report.tokens is None else asdict(report.tokens),
+        "bill": bill
+        and {
             "price": bill.price.name,
             "price_date": bill.price.date,
-            "uncached": bill.uncached,
-            "written": bill.written,
-            "read": bill.read,
-            "usd": bill.usd,
-            "usd_without_cache": bill.usd_without_cache,
-            "savings": bill.savings,
+            **{name: getattr(bill, name) for name in _OF_BILL},
         },
         "depths": [asdict(depth) for depth in report.depths],
     }
+
+
+_OF_BILL = ("uncached", "written", "read", "usd", "usd_without_cache", "savings")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from relquery.cli.terminal import fits, in_lines, say, table
+from relquery.cli.command import Form
+from relquery.cli.terminal import by_rows, fits, in_lines, say, table
 from relquery.errors import ConfigError
 from relquery.prices.files import as_json, own_prices, read_file, store_prices
 from relquery.prices.price import Price
@@ -18,13 +18,6 @@ from relquery.prices.table import all_prices, known_price, no_price
 
 _TITLE = "USD per million tokens"
 _WORDS = ("model", "longer prompts", "caching", "as of", "until")
-
-
-class PriceFormat(Enum):
-    """How prices are printed."""
-
-    TABLE = "table"
-    JSON = "json"
 
 
 def prices(
@@ -42,9 +35,7 @@ def prices(
             "shipped.",
         ),
     ] = None,
-    form: Annotated[PriceFormat, typer.Option("--format", "-f", help="How to print them.")] = (
-        PriceFormat.TABLE
-    ),
+    form: Annotated[Form, typer.Option("--format", "-f", help="How to print them.")] = Form.TABLE,
 ) -> None:
     """List the known prices of providers' models, with the date and page they were read from.
 
@@ -61,15 +52,14 @@ def prices(
         stored = store_prices(given)
         count = f"{len(given)} {'price' if len(given) == 1 else 'prices'}"
         say(f"Stored {count} in {stored}.")
-        if not models and form is PriceFormat.TABLE:
+        if not models and form is Form.TABLE:
             return
     known = all_prices() if not models else dict(map(_found, models))
-    if form is PriceFormat.JSON:
+    if form is Form.JSON:
         typer.echo(json.dumps(as_json(known), indent=2, ensure_ascii=False))
         return
     console, own = Console(), own_prices()
-    rows = [_cells(price, is_own=name in own) for name, price in known.items()]
-    columns = {title: [row[title] for row in rows] for title in rows[0]}
+    columns = by_rows(_cells(price, is_own=name in own) for name, price in known.items())
     figures = {title: cells for title, cells in columns.items() if title != "source"}
     if fits(figures.items(), console.width):
         console.print(table(figures, _TITLE, console.width, _WORDS, whole="model"))

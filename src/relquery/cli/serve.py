@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import typer
 from rich.text import Text
 
-from relquery.cli.command import EngineOptions, command_of, option
+from relquery.cli.command import EngineOptions, command_of, option, pairs
 from relquery.cli.exits import INTERRUPTED
 from relquery.cli.tables import find_tables
 from relquery.cli.terminal import errors_console, say
@@ -194,7 +194,7 @@ class Serve(ServedEngineOptions, AccessOptions):
             options=self.of_engine(),
             names=(*(self.names or ()), *([name] if name else [])),
             others=dict(others),
-            adapters=_adapters(self.adapter or ()),
+            adapters=pairs("--adapter", self.adapter, "reviews=adapters/reviews"),
             tables={name: str(path) for name, path in find_tables(self.table or ()).items()},
             origins=tuple(self.origins or ()),
             otlp=self.otlp or None,
@@ -234,20 +234,6 @@ def _models(given: Sequence[str]) -> list[tuple[str, str]]:
         if name in dict(found):
             raise ConfigError(f"--model {each}: '{name}' is another model. Give another NAME.")
         found.append((name, model))
-    return found
-
-
-def _adapters(given: Sequence[str]) -> dict[str, str]:
-    """Adapters by name. Raises ConfigError."""
-    found: dict[str, str] = {}
-    for each in given:
-        name, _, where = each.partition("=")
-        if not (name and where) or name in found:
-            raise ConfigError(
-                f"--adapter is {each!r}; it must be NAME=FOLDER, each NAME once, e.g. --adapter "
-                "reviews=adapters/reviews."
-            )
-        found[name] = where
     return found
 
 

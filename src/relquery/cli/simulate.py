@@ -9,11 +9,11 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-from relquery.cli.command import argument, command_of, option
+from relquery.cli.command import argument, command_of, option, pairs
 from relquery.cli.exits import ROWS_LOST
 from relquery.cli.interrupt import exits_when_interrupted
 from relquery.cli.tables import check_output, check_rate, find_tables, read_text, split_names
-from relquery.cli.terminal import progress, say, table, to_json
+from relquery.cli.terminal import by_rows, progress, say, table, to_json
 from relquery.config import POLICIES, PolicyName
 from relquery.engine.machines import SERVED, find_machine, with_cache
 from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
@@ -204,8 +204,7 @@ class Simulate:
             f"{first.relqueries:,} relQueries of {first.requests:,} requests on {self.cost}: "
             "seconds of latency"
         )
-        rows = [row for name, summary in summaries.items() for row in _rows(name, summary)]
-        columns = {heading: [row[heading] for row in rows] for heading in rows[0]}
+        columns = by_rows(row for one, summary in summaries.items() for row in _rows(one, summary))
         console = Console(soft_wrap=True)
         console.print(table(columns, title, None, ("policy",), lines=True))
         console.print("hits: prompt tokens from the cache. in: seconds until the last answer.")
@@ -229,16 +228,10 @@ def _cells(spread: Spread) -> dict[str, str]:
 
 
 def _weights(given: list[str] | None) -> dict[str, float]:
-    weights = {}
-    for each in given or ():
-        tenant, _, share = each.rpartition("=")
-        try:
-            weights[tenant] = float(share)
-        except ValueError:
-            raise ConfigError(
-                f"--weight is '{each}'; write TENANT=NUMBER, e.g. batch=0.5."
-            ) from None
-    return weights
+    try:
+        return {name: float(text) for name, text in pairs("--weight", given, "batch=0.5").items()}
+    except ValueError as error:
+        raise ConfigError(f"--weight: {error}. Write TENANT=NUMBER, e.g. batch=0.5.") from None
 
 
 def _policy(name: str) -> PolicyName:

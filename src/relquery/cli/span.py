@@ -13,7 +13,7 @@ import typer
 
 from relquery.backends.base import Backend
 from relquery.backends.load import load
-from relquery.cli.command import argument, command_of, option
+from relquery.cli.command import argument, command_of, option, pairs
 from relquery.cli.interrupt import exits_when_interrupted
 from relquery.cli.terminal import errors_console, progress, say, to_json
 from relquery.errors import QueryError
@@ -67,7 +67,7 @@ class FileOptions:
         Raises QueryError, and OSError for a file that cannot be read.
         """
         text = _standard_input() if self.file == "-" else _read(Path(self.file))
-        given = dict(_named(item, "--var", "n=4") for item in self.var or ())
+        given = pairs("--var", self.var, "n=4")
         is_tree = self.file == "-" and not text.lstrip().startswith(_JSON)
         if self.file.endswith(_TEXT_FORMS) or is_tree:
             if given:
@@ -117,8 +117,7 @@ class QueryOptions(FileOptions):
     def settings(self, query: WireQuery) -> dict[str, Any]:
         """How it is run, with what it retrieves from: documents that came with it, and files."""
         corpora = {name: passages(_decoded(name, text)) for name, text in query.documents.items()}
-        for item in self.corpus or ():
-            name, file = _named(item, "--corpus", "docs=notes.txt")
+        for name, file in pairs("--corpus", self.corpus, "docs=notes.txt").items():
             corpora[name] = passages(_read(Path(file)))
         return {"for_": self.for_.value, "arity": self.arity, "corpora": corpora}
 
@@ -228,13 +227,6 @@ def capped(node: Node, max_tokens: int | None) -> Node:
         return replace(node, sampling=replace(node.sampling, max_tokens=max_tokens))
 
     return rewrite(node, [cap])
-
-
-def _named(item: str, option: str, example: str) -> tuple[str, str]:
-    name, equals, value = item.partition("=")
-    if not equals or not name:
-        raise QueryError(f"{option} is {item!r}; write it as NAME=..., e.g. {option} {example}.")
-    return name, value
 
 
 def _standard_input() -> str:

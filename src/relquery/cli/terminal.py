@@ -6,7 +6,7 @@ import base64
 import json
 import math
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from time import monotonic
@@ -40,6 +40,12 @@ def errors_console() -> Console:
 def say(text: str, style: str | None = None) -> None:
     """Print a text as it is on standard error."""
     errors_console().print(text, style=style, markup=False, highlight=False)
+
+
+def by_rows(given: Iterable[Mapping[str, str]]) -> dict[str, list[str]]:
+    """The columns of some rows, which have the headings of the first."""
+    rows = list(given)
+    return {heading: [row[heading] for row in rows] for heading in rows[0]}
 
 
 def table(

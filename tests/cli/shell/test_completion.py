@@ -12,8 +12,8 @@ from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 from prompt_toolkit.formatted_text import to_plain_text
 
-from relquery.cli.shell.completion import ShellCompleter, named
-from relquery.cli.shell.lexer import FUNCTIONS, SqlLexer, entries, is_whole
+from relquery.cli.shell.completion import FUNCTIONS, ShellCompleter
+from relquery.cli.shell.entries import entries, is_whole
 from relquery.sql import names
 from tests.cases import cases
 
@@ -55,27 +55,9 @@ def test_files_are_offered_to_commands(tmp_path: Path, monkeypatch: pytest.Monke
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "day.sql").touch()
     (tmp_path / ".hidden").touch()
-    assert offered(".read |") == ["data/"]
-    assert offered(".read data/d|") == ["day.sql"]
+    assert offered(".read |") == ["data"]
+    assert offered(".read data/d|") == ["ay.sql"]
     assert offered(".read nowhere/d|") == []
-
-
-def test_a_keyword_after_a_table_is_no_alias() -> None:
-    assert set(named("SELECT 1 FROM movies WHERE tickets", TABLES)) == {"movies", "tickets"}
-    assert set(named("FROM 'movies' -- tickets", TABLES)) == set()
-
-
-def test_sql_is_coloured_over_several_lines() -> None:
-    document = Document("SELECT LLM('a\nb', x), 12 -- y\nFROM t")
-    line = SqlLexer().lex_document(document)
-    styles = {part[1]: part[0] for number in range(3) for part in line(number)}
-    assert styles["SELECT"] == styles["FROM"] == "class:sql.keyword"
-    assert styles["LLM"] == "class:sql.function"
-    assert styles["'a"] == styles["b'"] == "class:sql.string_const"
-    assert styles["12"] == "class:sql.numeric_const"
-    assert styles["-- y"] == "class:sql.comment"
-    assert line(3) == []
-    assert SqlLexer().lex_document(Document(".mode csv"))(0) == [("class:command", ".mode csv")]
 
 
 @pytest.mark.parametrize(("text", "whole", "rest"), cases(__file__, "cut"))

@@ -4,158 +4,157 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 
-from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter
 from prompt_toolkit.document import Document
 
-from relquery.cli.shell.lexer import (
-    BEFORE_A_TABLE,
-    FUNCTIONS,
-    KEYWORDS,
-    SEARCHING,
-    entries,
-    is_open,
-    pieces,
-)
+from relquery.cli.shell.entries import entries, is_open, pieces
 from relquery.sql.names import quoted
-from relquery.sql.parser.tokens import read_path, tokenize
+
+FUNCTIONS = {
+    "LLM": "'prompt', column, ...",
+    "AI_COMPLETE": "'prompt', column, ...",
+    "AI_FILTER": "'question', column, ...",
+    "AI_CLASSIFY": "column, ['label', ...]",
+    "AI_EXTRACT": "column, 'name TYPE, ...'",
+    "AI_SCORE": "'question', column, ...",
+    "AI_RANK": "'criterion', column, ...",
+    "AI_AGG": "'question', column",
+    "AI_SUMMARIZE_AGG": "column",
+    "AI_SENTIMENT": "text, ['aspect', ...]",
+    "AI_TRANSLATE": "text, 'from', 'to'",
+    "AI_SUMMARIZE": "text, words",
+    "AI_REDACT": "text, ['NAME', ...]",
+    "AI_COUNT_TOKENS": "text",
+    "passages": "'table', question, k",
+    "AI_SEARCH": "'table', question, k",
+    "AI_DEDUP": "'table', text, threshold",
+    "AI_SIMILARITY": "text, text",
+    "AI_EMBED": "text",
+    "AI_NEAREST": "texts, others, k",
+    "AI_DUPLICATES": "texts, threshold",
+    "BAG": "list",
+    "MODULE": "column",
+}
+"""The functions of relquery, and the arguments of each."""
+
+SEARCHING = frozenset({"passages", "ai_search", "ai_dedup"})
+"""Functions whose first argument names a table in quotes."""
+
+BEFORE_A_TABLE = frozenset({"DESCRIBE", "FROM", "INTO", "JOIN", "SUMMARIZE", "TABLE", "UPDATE"})
+"""Keywords that a table follows."""
+
+KEYWORDS = (
+    "ALL", "ALTER", "ANALYZE", "AND", "ANTI", "AS", "ASC", "ASOF", "ATTACH", "BEGIN", "BETWEEN",
+    "BY", "CASE", "CAST", "CHECKPOINT", "COLUMNS", "COMMIT", "COPY", "CREATE", "CROSS", "DELETE",
+    "DESC", "DESCRIBE", "DETACH", "DISTINCT", "DROP", "ELSE", "END", "EXCEPT", "EXCLUDE", "EXECUTE",
+    "EXISTS", "EXPLAIN", "FALSE", "FILTER", "FIRST", "FROM", "FULL", "GROUP", "HAVING", "ILIKE",
+    "IN", "INNER", "INSERT", "INTERSECT", "INTO", "IS", "JOIN", "LAST", "LEFT", "LIKE", "LIMIT",
+    "MACRO", "NATURAL", "NOT", "NULL", "NULLS", "OFFSET", "ON", "OR", "ORDER", "OUTER", "OVER",
+    "PARTITION", "PIVOT", "PREPARE", "QUALIFY", "REPLACE", "RETURNING", "RIGHT", "ROLLBACK",
+    "SELECT", "SEMI", "SET", "SHOW", "SUMMARIZE", "TABLE", "TABLES", "TEMP", "THEN", "TO", "TRUE",
+    "TRY_CAST", "UNION", "UNPIVOT", "UPDATE", "USING", "VALUES", "VIEW", "WHEN", "WHERE", "WINDOW",
+    "WITH",
+)  # fmt: skip
 
 Tables = Mapping[str, Sequence[str]]
 """Columns by table."""
 Words = Callable[[], Iterable[str]]
-_TYPED = re.compile(r'(?:((?:"(?:[^"]|"")+"|[^\W\d]\w*)(?:\.\w+)*)\.)?([^\W\d]\w*)?$')
+_TYPED = re.compile(r'(?:("[^"]+"|[\w.]+)\.)?(\w*)$')
 _IN_BRACES = re.compile(r"\{(?:(\w+)\.)?(\w*)$")
 _PLAIN_NAME = re.compile(r"[^\W\d]\w*")
+_FILES = PathCompleter(expanduser=True, file_filter=lambda path: "/." not in path)
 
 
 class ShellCompleter(Completer):
-    """Completes the last word before the cursor.
-
-    tables: of the connection. commands: the words that may follow each dot-command; None if it
-        takes a file name.
-    """
+    """Completes the last word before the cursor."""
 
     def __init__(self, tables: Callable[[], Tables], commands: Mapping[str, Words | None]) -> None:
+        """tables: of the connection. commands: the words that may follow each dot-command; None if
+        it takes a file name."""
         self._tables, self._commands = tables, commands
 
     def get_completions(self, document: Document, event: CompleteEvent) -> Iterator[Completion]:
         """See Completer."""
         before = entries(f"{document.text_before_cursor}x").rest.removesuffix("x")
-        line = document.current_line_before_cursor
-        if not before and line.lstrip().startswith("."):
-            yield from self._of_command(line.lstrip())
-            return
-        after = document.text_after_cursor
-        end = next((one.start for one in pieces(after) if one.text == ";"), len(after))
-        yield from self._of_statement(before, before + after[:end])
+        line = document.current_line_before_cursor.lstrip()
+        if not before and line.startswith("."):
+            yield from self._of_command(line, event)
+        else:
+            yield from self._of_statement(before, document.text_after_cursor)
 
-    def _of_command(self, line: str) -> Iterator[Completion]:
+    def _of_command(self, line: str, event: CompleteEvent) -> Iterator[Completion]:
         name, blank, argument = line.partition(" ")
         if not blank:
             yield from _matching(self._commands, name)
         elif name in self._commands:
             words = self._commands[name]
-            yield from _files(argument) if words is None else _matching(words(), argument.lstrip())
+            if words is not None:
+                yield from _matching(words(), argument.lstrip())
+                return
+            path = argument.rpartition("=")[2].lstrip()  # of NAME=FILE
+            yield from _FILES.get_completions(Document(path), event)
 
-    def _of_statement(self, before: str, statement: str) -> Iterator[Completion]:
+    def _of_statement(self, before: str, after: str) -> Iterator[Completion]:
         tables, read = self._tables(), pieces(before)
+        end = next((one.start for one in pieces(after) if one.text == ";"), len(after))
+        words = set(re.findall(r"\w+", (before + after[:end]).lower()))
+        named = {
+            name: tables[name] for name in tables if {*re.findall(r"\w+", name.lower())} <= words
+        }
         if is_open(before):
             if read and read[-1].is_quoted:
-                yield from _in_text(before, statement, tables)
+                yield from _in_text(before, named or tables, tables)
             return
         typed = _TYPED.search(before)
         assert typed is not None  # it matches nothing, too
-        word = typed[2] or ""
-        found = named(statement[: len(before) - len(word)] + statement[len(before) :], tables)
-        if typed[1] is not None:
-            yield from _columns(typed[1], word, found or tables)
+        table, word = typed[1], typed[2]
+        if table is not None:
+            one = tables.get(table.strip('"'))
+            yield from _columns(word, named or tables if one is None else {table: one})
             return
-        last = read[-2:-1] if word else read[-1:]
-        yield from self._words(word, last[0].text.upper() if last else "", found, tables)
-
-    def _words(
-        self, word: str, previous: str, found: Tables, tables: Tables
-    ) -> Iterator[Completion]:
-        of_tables = list(_matching(map(_as_sql, tables), word, "table"))
-        if previous in BEFORE_A_TABLE:
-            yield from of_tables
-            return
-        yield from _columns(None, word, found or tables)
-        yield from of_tables
-        for name, arguments in FUNCTIONS.items():
-            if name.startswith(word.upper()):
-                text = name.lower() if word.islower() else name
-                yield Completion(f"{text}(", -len(word), f"{text}({arguments})", "relquery")
-        if word:
-            keywords = map(str.lower, KEYWORDS) if word.islower() else KEYWORDS
-            yield from _matching(keywords, word)
+        last = [piece.text.upper() for piece in (read[:-1] if word else read)][-1:]
+        if not last or last[0] not in BEFORE_A_TABLE:
+            yield from _columns(word, named or tables)
+        yield from _matching(map(_as_sql, tables), word, "table")
+        if not last or last[0] not in BEFORE_A_TABLE:
+            yield from _functions_and_keywords(word)
 
 
-def named(statement: str, tables: Tables) -> dict[str, Sequence[str]]:
-    """Columns of the tables that a statement names, by lower-case name and alias."""
-    by_name = {name.lower(): columns for name, columns in tables.items()}
-    found: dict[str, Sequence[str]] = {}
-    tokens = tokenize(statement)
-    for at, token in enumerate(tokens):
-        path, after = read_path(tokens, at)
-        name = ".".join(path).lower()
-        if not token.is_name or name not in by_name:
-            continue
-        found[name] = by_name[name]
-        alias = tokens[after : after + 2]
-        if alias and alias[0].word == "AS":
-            alias = alias[1:]
-        if alias and alias[0].is_name and alias[0].word not in KEYWORDS:
-            found[alias[0].name.lower()] = by_name[name]
-    return found
+def _functions_and_keywords(word: str) -> Iterator[Completion]:
+    for name, arguments in FUNCTIONS.items():
+        if name.startswith(word.upper()):
+            text = name.lower() if word.islower() else name
+            yield Completion(f"{text}(", -len(word), f"{text}({arguments})", "relquery")
+    if word:
+        yield from _matching(map(str.lower, KEYWORDS) if word.islower() else KEYWORDS, word)
 
 
-def _in_text(before: str, statement: str, tables: Tables) -> Iterator[Completion]:
+def _in_text(before: str, named: Tables, tables: Tables) -> Iterator[Completion]:
     """Columns in braces; tables and their columns if the text says what a function searches."""
     *read, text = pieces(before)
     inside = _IN_BRACES.search(before, text.start)
     function = [one.text.lower() for one in read[-2:]]
     if inside is not None:
-        yield from _columns(inside[1], inside[2], named(statement, tables) or tables)
+        yield from _columns(inside[2], named)
     elif len(function) == 2 and function[0] in SEARCHING and function[1] == "(":
         typed = before[text.start + 1 :]
         of_columns = (f"{name}.{column}" for name in tables for column in tables[name])
         yield from _matching(of_columns if "." in typed else tables, typed, "searched")
 
 
-def _columns(table: str | None, word: str, tables: Tables) -> Iterator[Completion]:
-    """Columns of one table, or of all."""
-    of: Mapping[str, Sequence[str]] = tables
-    if table is not None:
-        wanted = ".".join(read_path(tokenize(table), 0)[0]).lower()
-        of = {name: columns for name, columns in tables.items() if name.lower() == wanted}
-    by_column: dict[str, str] = {}
-    for name, columns in of.items():
-        for column in columns:
-            by_column.setdefault(column, name)
-    for column, name in by_column.items():
+def _columns(word: str, tables: Tables) -> Iterator[Completion]:
+    by_column = {column: name for name in reversed([*tables]) for column in tables[name]}
+    for column in dict.fromkeys(column for columns in tables.values() for column in columns):
         if column.lower().startswith(word.lower()):
-            yield Completion(_as_sql(column), -len(word), column, f"column of {name}")
+            about = f"column of {by_column[column]}"
+            yield Completion(_as_sql(column), -len(word), column, about)
 
 
 def _matching(words: Iterable[str], typed: str, meta: str = "") -> Iterator[Completion]:
     for word in words:
         if word.lstrip('"').lower().startswith(typed.lower()):
             yield Completion(word, -len(typed), display_meta=meta)
-
-
-def _files(typed: str) -> Iterator[Completion]:
-    """Paths that begin as typed, behind the `=` of NAME=FILE if there is one."""
-    start = typed.rpartition("=")[2].lstrip()
-    folder, slash, name = start.rpartition("/")
-    try:
-        paths = sorted(Path(f"{folder}{slash}" or ".").expanduser().iterdir())
-    except (OSError, RuntimeError):  # no such folder, or no such home
-        return
-    for path in paths:
-        if path.name.startswith(name) and (name or not path.name.startswith(".")):
-            yield Completion(path.name + ("/" if path.is_dir() else ""), -len(name))
 
 
 def _as_sql(name: str) -> str:

@@ -16,9 +16,12 @@ from prompt_toolkit.enums import DEFAULT_BUFFER
 from prompt_toolkit.filters import has_focus
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.lexers import PygmentsLexer
 from prompt_toolkit.output import Output, create_output
+from prompt_toolkit.styles import Style
+from pygments.lexers.sql import SqlLexer  # type: ignore[import-untyped]
 
-from relquery.cli.shell.lexer import STYLE, SqlLexer, is_whole
+from relquery.cli.shell.entries import is_whole
 from relquery.cli.terminal import say
 
 _OWNER = 0o600
@@ -86,8 +89,8 @@ def prompt_reader(history: History, completer: Completer, output: Output | None 
         history=history,
         completer=completer,
         complete_while_typing=False,
-        lexer=SqlLexer(),
-        style=STYLE,
+        lexer=PygmentsLexer(SqlLexer),
+        style=Style.from_dict({"prompt": "bold", "continued": "ansibrightblack"}),
         key_bindings=_bindings(),
         output=output,
     )

@@ -12,7 +12,7 @@ from importlib.metadata import version
 from relquery.cli.interrupt import interruptible
 from relquery.cli.shell.commands import COMMANDS, run_command
 from relquery.cli.shell.completion import ShellCompleter
-from relquery.cli.shell.lexer import entries
+from relquery.cli.shell.entries import entries
 from relquery.cli.shell.reader import Reader, open_reader
 from relquery.cli.shell.session import Screen, Session
 from relquery.cli.sql.options import ConnectionOptions

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from relquery.backends.base import Backend, LazyBackend
 from relquery.backends.load import default_form, is_served, is_shared, load, load_named
-from relquery.cli.command import EngineOptions, option
+from relquery.cli.command import EngineOptions, option, pairs
 from relquery.cli.tables import find_tables
 from relquery.cli.terminal import errors_console, shown_warnings
 from relquery.config import Order, PromptForm
@@ -239,16 +239,10 @@ def read_params(given: Sequence[str]) -> dict[str, Any] | None:
     Numbers with a fraction stay decimal, so they keep their digits. None if nothing is given.
     Raises ConfigError.
     """
-    values: dict[str, Any] = {}
-    for one in given:
-        name, equals, text = one.partition("=")
-        name = name.strip().removeprefix("$")
-        if not equals or not name:
-            raise ConfigError(f"--param {one}: expected NAME=VALUE, e.g. --param n=5.")
-        if name in values:
-            raise ConfigError(f"--param {name} is given twice. Give it once.")
-        values[name] = _value(text)
-    return values or None
+    named = [each.strip().removeprefix("$") for each in given]
+    return {
+        name.strip(): _value(text) for name, text in pairs("--param", named, "n=5").items()
+    } or None
 
 
 def _value(text: str) -> Any:
