@@ -5,18 +5,19 @@ See paper 003, Fig. 10 and paper 004, section 6.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
 
 from relquery.config import PolicyName
 from relquery.engine.requests.relquery import RelQuery
+from relquery.engine.requests.request import Request
 from relquery.engine.scheduling.plan import Memo, Plan, Policy, State
 from relquery.engine.scheduling.policies import catalogue
 from relquery.engine.scheduling.policies.catalogue import Settings
 from relquery.engine.scheduling.policies.priority import Estimate, Priorities
 from relquery.engine.scheduling.policies.relserve import RelServe, Static
-from relquery.engine.scheduling.policies.srjf import Candidate, Srjf, advance_and_add
+from relquery.engine.scheduling.policies.srjf import Backlog, Candidate, Srjf, advance_and_add
 from relquery.engine.scheduling.reuse import Draft, cached_tokens
 
 Baseline = Literal[
@@ -90,6 +91,25 @@ def fifo(state: State, memo: Memo) -> tuple[Plan, Memo]:
     return draft.plan(), memo
 
 
+@dataclass(frozen=True, slots=True)
+class FixedJobTime(Srjf):
+    """SRJF by the job time that a request had when it came."""
+
+    def begin(self, state: State) -> Backlog:
+        """See Srjf."""
+        return _FixedBacklog(state, self.weight)
+
+
+class _FixedBacklog(Backlog):
+    """It follows no block."""
+
+    def keys(self, request: Request) -> Sequence[bytes]:
+        return ()
+
+    def beside(self, request: Request) -> int:
+        return sum(cached_tokens(request, self._limits, self._pool))
+
+
 def _relserve(kind: type[RelServe]) -> Callable[[Settings], Policy]:
     return lambda given: kind(given.cost, given.fairness, given.seed)
 
@@ -98,8 +118,8 @@ def _transition(change: float) -> Callable[[Settings], Policy]:
     return lambda given: FixedTransition(given.cost, given.fairness, given.seed, change=change)
 
 
-def _srjf(*, calibrated: bool) -> Callable[[Settings], Policy]:
-    return lambda given: Srjf(given.cost, given.fairness.aging, calibrated, batch=False)
+def _srjf(kind: type[Srjf]) -> Callable[[Settings], Policy]:
+    return lambda given: kind(given.cost, given.fairness.aging, batch=False)
 
 
 _MAKERS: dict[Baseline, Callable[[Settings], Policy]] = {
@@ -108,6 +128,6 @@ _MAKERS: dict[Baseline, Callable[[Settings], Policy]] = {
     "relserve-dpu": lambda given: PrioritiesAlone(given.fairness, given.cost),
     "relserve-aba": _relserve(ArrangementAlone),
     "fifo": lambda given: fifo,
-    "srjf-static": _srjf(calibrated=False),
-    "srjf-calibrated": _srjf(calibrated=True),
+    "srjf-static": _srjf(FixedJobTime),
+    "srjf-calibrated": _srjf(Srjf),
 }

@@ -89,8 +89,8 @@ def thresholds(
     return rows
 
 
-def hour(folder: Path, seed: int, seconds: float = 3_600.0) -> tuple[float, float]:
-    """Seconds of service near saturation, and the seconds it took to simulate them."""
+def hour(folder: Path, seed: int, seconds: float = 3_600.0) -> tuple[float, float, int]:
+    """Seconds of service near saturation, the seconds it took to simulate them, and requests."""
     served = SERVED[MODEL]
     rate = 0.9 * saturation(load_trace(TABLE, folder, 100, seed, "independent"), served)
     queries = list(
@@ -98,4 +98,4 @@ def hour(folder: Path, seed: int, seconds: float = 3_600.0) -> tuple[float, floa
     )
     start = time.perf_counter()
     run = serve(queries, "shortest", served)
-    return run.seconds, time.perf_counter() - start
+    return run.seconds, time.perf_counter() - start, sum(len(query.rows) for query in queries)

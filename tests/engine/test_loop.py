@@ -16,7 +16,7 @@ from relquery.config import EngineConfig
 from relquery.engine import executor as clock_module
 from relquery.engine.cost import LinearCost
 from relquery.engine.executor import Chunk, PacedClock, Segment, SimulatedExecutor, VirtualClock
-from relquery.engine.loop import Loop
+from relquery.engine.loop import ARRIVALS, Loop
 from relquery.engine.requests.request import Draw, Request
 from relquery.engine.scheduling.plan import Plan
 from relquery.engine.scheduling.policies.steps import sarathi
@@ -388,3 +388,14 @@ def test_arrival_and_end_are_read_from_the_clock_that_the_engine_was_given() -> 
     assert early.arrival == 0
     assert early.finished_at == late.arrival > 0
     assert late.finished_at == harness.executor.clock.now() > late.arrival
+
+
+def test_the_policy_is_told_of_many_arrivals_as_they_come() -> None:
+    harness = Harness()
+    for number in range(3 * ARRIVALS):
+        harness.submit([number % 50, number], max_tokens=1)
+        assert len(harness.engine.waiting.changes) < ARRIVALS
+    assert harness.planned == 3
+    assert not harness.engine.running
+    harness.run()
+    assert_answered(*harness.finished)

@@ -32,15 +32,15 @@ class Scheduling(Part):
         """See Part."""
         self.waiting = choose(settings).waiting
         self.crowded = measure(self.waiting)
-        yield figure(self.crowded)
+        yield from figures(self.crowded)
 
     def render(self, drawn: Collection[str]) -> Iterator[str]:
         """See Part."""
         yield WORDS.block("crowded", waiting=self.waiting)
         yield from table(
-            ("waiting as", "policy", "mean", "at most", "first step"),
+            ("waiting as", "policy", "mean", "at most", "arrivals, at most"),
             [
-                (kind, row.policy, f"{row.mean:.2f}", f"{row.worst:.1f}", f"{row.first:.0f}")
+                (kind, row.policy, f"{row.mean:.2f}", f"{row.worst:.1f}", f"{row.arrivals:.1f}")
                 for kind, rows in self.crowded.items()
                 for row in rows
             ],
@@ -60,9 +60,12 @@ def measure(waiting: int) -> dict[str, list[Crowded]]:
     }
 
 
-def figure(by_kind: Mapping[str, Sequence[Crowded]]) -> Figure:
-    """The slowest srjf."""
+def figures(by_kind: Mapping[str, Sequence[Crowded]]) -> Iterator[Figure]:
+    """Of the slowest srjf."""
     rows = [(kind, row) for kind, rows in by_kind.items() for row in rows if row.policy == "srjf"]
     kind, slowest = max(rows, key=lambda row: row[1].mean)
     note = f"milliseconds, mean, {kind}; at most {slowest.worst:.1f}"
-    return Figure("srjf_step_ms", slowest.mean, 5.0, False, note)
+    yield Figure("srjf_step_ms", slowest.mean, 5.0, False, note)
+    most = max(max(row.worst, row.arrivals) for _, row in rows)
+    note = "milliseconds, at most: a step, and what is told while requests arrive"
+    yield Figure("srjf_most_ms", most, 20.0, False, note)

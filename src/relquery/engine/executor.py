@@ -162,10 +162,16 @@ class Chunk(NamedTuple):
 
 def seconds_of(chunks: Sequence[Chunk], cost: LinearCost) -> float:
     """Predicted seconds of a step with these chunks."""
-    decodes = sum(1 for chunk in chunks if len(chunk.tokens) == 1 and chunk.context)
-    total = sum(len(chunk.tokens) for chunk in chunks)
-    context = sum(chunk.context_tokens for chunk in chunks)
-    return cost.seconds(total - decodes, decodes, context)
+    prompts = decodes = context = 0
+    for chunk in chunks:
+        tokens = len(chunk.tokens)
+        if tokens == 1 and chunk.context:
+            decodes += 1
+        else:
+            prompts += tokens
+        for segment in chunk.context:
+            context += len(segment.slots)
+    return cost.seconds(prompts, decodes, context)
 
 
 def join_drawn(drawn: Sequence[Drawn]) -> Drawn:
@@ -230,15 +236,17 @@ class SimulatedExecutor:
         """Let the predicted duration of the batch pass."""
         self._last = chunks
         self.clock.advance(seconds_of(chunks, self.cost))
-        return [
-            join_drawn([self._draw(chunk, draw) for draw in chunk.draws]) if chunk.draw else None
-            for chunk in chunks
-        ]
+        return [self._drawn(chunk) for chunk in chunks]
 
     def follow(self, tokens: Sequence[int], slots: Slots) -> list[Drawn | None] | None:
         """See Executor."""
         given = zip(self._last, tokens, slots.tolist(), strict=True)
         return self.execute([_after(*each) for each in given])
+
+    def _drawn(self, chunk: Chunk) -> Drawn | None:
+        if chunk.inner:
+            return join_drawn([self._draw(chunk, draw) for draw in chunk.draws])
+        return self._draw(chunk, chunk.draw) if chunk.draw else None
 
     def _draw(self, chunk: Chunk, draw: Draw) -> Drawn:
         try:

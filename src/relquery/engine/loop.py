@@ -32,6 +32,9 @@ from relquery.interrupts import postponed
 from relquery.prompt import Finish
 
 _LOG = logging.getLogger(__name__)
+ARRIVALS = 256
+"""Requests that come or leave before the policy is told, however many come between two steps: else
+the first step after them all would take long."""
 Apply = Callable[[], list[Request]]
 """Applies what a step has computed; returns the requests that now have their answers."""
 
@@ -111,7 +114,11 @@ class Loop:
         self._decodes = None
         self.commons.claim(request, tenant)
         self.fetch(request)
-        return self._open.join(request, tenant, declared, now)
+        relquery = self._open.join(request, tenant, declared, now)
+        if len(self.waiting.changes) >= ARRIVALS:
+            self._foresee()
+            self._forget_changes()
+        return relquery
 
     def decline(self, tenant: str, declared: Declared, count: int) -> None:
         """Note that requests of a declared relQuery came, and could not be submitted."""
@@ -119,8 +126,9 @@ class Loop:
 
     def fetch(self, request: Request) -> None:
         """Load what the cache lacks of a request's kept states, from beside the cache."""
-        with postponed():
-            self.shelf.bring(request)
+        if self.shelf.is_used:
+            with postponed():
+                self.shelf.bring(request)
 
     def room(self, request: Request) -> int:
         """Tokens that the answer to a request may have; see room_for."""
@@ -255,11 +263,15 @@ class Loop:
 
     def _schedule(self) -> Plan:
         plan, self._memo = self._policy(self._state(), self._memo)
-        self._open.forget_changes()
-        self.pool.changes = []
+        self._forget_changes()
         if not plan.work and not plan.preempt and self._open:
             raise AssertionError("the policy planned nothing although requests are open")
         return plan
+
+    def _forget_changes(self) -> None:
+        """Note that the policy knows of them."""
+        self._open.forget_changes()
+        self.pool.changes = []
 
     def _state(self) -> State:
         return State(
@@ -326,7 +338,7 @@ class Loop:
             request = work.request
             relquery = relqueries[request.group]
             changed[relquery] = None
-            if not (request.output and request.decoding):
+            if work.tokens > 1 or not (request.output and request.decoding):
                 relquery.computed_prompts += work.tokens
             if len(request.pieces) == 1:
                 request.pieces[0].done += work.tokens
@@ -362,10 +374,11 @@ class Loop:
             given = take_prompt(request, given)
             if not given:
                 return False
+        before = len(request.output)
+        if not before:
+            relquery.computed_prompts += request.beside
         if request.first_at is None:
             relquery.prefilled = request.first_at = now
-        relquery.computed_prompts += request.beside
-        before = len(request.output)
         try:
             finish = take_in(request, given)
         except Exception as error:

@@ -169,9 +169,12 @@ def approximate_tokens(text: str) -> TokenIds:
 
     A piece has the same number everywhere, so equal beginnings give equal tokens.
     """
-    pieces = _PIECE.findall(text)
-    numbers = [zlib.crc32(piece.encode()) & 0x7FFFFFFF for piece in pieces]
-    return np.array(numbers, dtype=np.int32)
+    return np.array([*map(_number, _PIECE.findall(text))], dtype=np.int32)
+
+
+@lru_cache(maxsize=1 << 16)
+def _number(piece: str) -> int:
+    return zlib.crc32(piece.encode()) & 0x7FFFFFFF
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -17,9 +18,9 @@ from relquery.prompt import Finish
 class Queue:
     """An ordered set of requests: joining, leaving from anywhere and being put first are O(1).
 
-    `lengths` and `pick` need an array. It is kept while requests only leave from the front, and
-    rebuilt otherwise. changes: requests that joined or left since the owner emptied it; only
-    recorded with `logs`, so that a queue whose owner does not empty it does not grow.
+    `lengths` and `pick` need arrays. They are kept while requests join at the end and leave from
+    the front, and rebuilt otherwise. changes: requests that joined or left since the owner emptied
+    it; only recorded with `logs`, so that a queue whose owner does not empty it does not grow.
     """
 
     def __init__(self, *, logs: bool = False) -> None:
@@ -27,8 +28,8 @@ class Queue:
         self._logs = logs
         self._requests: OrderedDict[Request, None] = OrderedDict()
         self._array: list[Request] = []
-        self._lengths: Int64s = np.empty(0, np.int64)
-        self._gone = 0
+        self._lengths = array("q")
+        self._gone = 0  # requests of the arrays that have left
         self._stale = False
 
     def __len__(self) -> int:
@@ -43,41 +44,49 @@ class Queue:
     def append(self, request: Request) -> None:
         """Add a request at the end of the queue."""
         self._requests[request] = None
+        if not self._stale:
+            self._array.append(request)
+            self._lengths.append(request.length)
         self._change(request)
 
     def put_first(self, request: Request) -> None:
         """Add a request at the front of the queue."""
         self._requests[request] = None
         self._requests.move_to_end(request, last=False)
+        self._stale, self._array = True, []
         self._change(request)
 
     def remove(self, request: Request) -> None:
         """Remove a request. Raises KeyError if it is not waiting."""
         del self._requests[request]
-        front = not self._stale and self._array[self._gone] is request
-        self._change(request, stale=not front)
-        self._gone += front
+        if not self._stale and self._array[self._gone] is request:
+            self._gone += 1
+            if 2 * self._gone > len(self._array):
+                del self._array[: self._gone], self._lengths[: self._gone]
+                self._gone = 0
+        else:
+            self._stale, self._array = True, []
+        self._change(request)
 
     @property
     def lengths(self) -> Int64s:
         """(n,) tokens of prompt and output of each request, in order."""
         self._refresh()
-        return self._lengths[self._gone :]
+        return np.array(self._lengths[self._gone :])
 
     def pick(self, indices: Sequence[int]) -> list[Request]:
         """The requests at these places, 0 being the front."""
         self._refresh()
         return [self._array[self._gone + index] for index in indices]
 
-    def _change(self, request: Request, stale: bool = True) -> None:
-        self._stale = self._stale or stale
+    def _change(self, request: Request) -> None:
         if self._logs:
             self.changes.append(request)
 
     def _refresh(self) -> None:
         if self._stale:
             self._array = list(self._requests)
-            self._lengths = np.array([request.length for request in self._array], np.int64)
+            self._lengths = array("q", [request.length for request in self._array])
             self._gone, self._stale = 0, False
 
 

@@ -47,7 +47,9 @@ class Rules:
 
     def finish(self, output: Tokens) -> Finish | None:
         """How an output that has just grown has ended; None if it goes on."""
-        if self._chosen(output) or (self.stop is not None and self.stop(output)):
+        if self.labels and self._chosen(output):
+            return Finish.STOP
+        if self.stop is not None and self.stop(output):
             return Finish.STOP
         if self.decided is not None and self.decided(output):
             return Finish.DECIDED
@@ -75,8 +77,6 @@ class Rules:
 
     def _chosen(self, output: Tokens) -> bool:
         """Whether an output is a label that no other label continues."""
-        if not self.labels:
-            return False
         done, begun = len(output), list(output)
         return not any(len(label) > done and list(label[:done]) == begun for label in self.labels)
 

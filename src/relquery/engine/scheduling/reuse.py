@@ -139,15 +139,14 @@ class Draft:
 
     def advance(self, request: Request) -> bool:
         """Plan work of a running request; False if there are not enough blocks."""
-        needed = self.missing(request)
-        if needed:
+        piece, drawn = request.pieces[-1], len(request.output)
+        tokens = len(piece.tokens) + drawn
+        if tokens > len(piece.slots):
+            needed = self.missing(request)
             if needed > self.blocks:
                 return False
             self.blocks -= needed
-        pieces, drawn = request.pieces, len(request.output)
-        piece = pieces[-1]
-        tokens = len(piece.tokens) + drawn
-        if drawn and len(pieces) == 1 and tokens - piece.done == 1:
+        if drawn and tokens - piece.done == 1 and len(request.pieces) == 1:
             # The usual case: a decode step. What it fills can be found when the request ends.
             self.tokens -= 1
             self.work.append(Work(request, 1))

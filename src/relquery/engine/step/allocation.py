@@ -71,9 +71,10 @@ class Holdings:
         Missing blocks are allocated, and the blocks that it fills can be found by their keys.
         """
         request, size = work.request, self._limits.block_size
-        is_running = not work.hits  # else others may count on the block that it fills
-        if is_running and request.output and request.decoding and len(request.pieces) == 1:
-            return [self._decode(request)]
+        # If it is not running, others may count on the block that it fills.
+        if work.tokens == 1 and not work.hits and request.output and len(request.pieces) == 1:
+            if request.decoding:
+                return [self._decode(request)]
         self._hold(request, len(request.pieces) - 1, None if work.kept is None else work.kept[-1])
         if self._limits.prefix_caching and not request.alone:
             for index, blocks in work.filled(size):
@@ -148,8 +149,8 @@ class Holdings:
 
     def _decode(self, request: Request) -> Chunk:
         """A chunk with the newest token of a prompt without spans. Most chunks are like this."""
-        (piece,), output = request.pieces, request.output
-        last = len(piece.tokens) + len(output) - 1
+        piece, output = request.pieces[0], request.output
+        last = piece.done
         if last >= len(piece.slots):
             self._hold(request, 0)
         if piece.run == 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import cast
 
 import numpy as np
 
@@ -118,7 +119,7 @@ def take_in(request: Request, drawn: Sequence[Drawn]) -> Finish | None:
         return _weigh(request, request.trie, drawn)
     if request.logprobs is not None:
         return _take_told(request, request.logprobs, drawn)
-    tokens = [one for one in drawn if isinstance(one, int)]
+    tokens = cast("Sequence[int]", drawn)
     if request.draw.matcher is not None:
         return _match(request, request.draw.matcher, tokens[0])
     if request.drafts is not None and request.drafting:
@@ -168,19 +169,19 @@ def _take(request: Request, token: int) -> Finish | None:
 
     Where log-probabilities are asked for, these are drawn too.
     """
-    rules = request.rules
+    rules, output = request.rules, request.output
     while True:
         if token in rules.end:
             return Finish.STOP
-        request.output.append(token)
-        if not rules.is_free:
-            finish = rules.finish(request.output)
-            if finish is not None:
-                return finish
-        if len(request.output) >= request.max_tokens:
+        output.append(token)
+        finish = rules.finish(output)
+        if finish is not None:
+            return finish
+        if len(output) >= request.max_tokens:
             return Finish.LENGTH
-        is_skipped = rules.labels and request.logprobs is None
-        forced = rules.forced(request.output) if is_skipped else None
+        if not rules.labels or request.logprobs is not None:
+            return None
+        forced = rules.forced(output)
         if forced is None:
             return None
         token = forced

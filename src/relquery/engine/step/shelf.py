@@ -36,13 +36,16 @@ class Shelf:
         self._states = states if limits.prefix_caching else None
         self._pool, self._size = pool, limits.block_size
 
+    @property
+    def is_used(self) -> bool:
+        """Whether anything is kept outside the cache."""
+        return self._states is not None
+
     def bring(self, request: Request) -> None:
         """Load what the cache lacks of a request's pieces, as far as there is room for it.
 
         It is cached then, so that it may be evicted again before the request starts.
         """
-        if self._states is None:
-            return
         for index, piece in enumerate(request.pieces):
             if piece.keep:
                 self._bring(request, index)

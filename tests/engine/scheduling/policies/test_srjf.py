@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import takewhile
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.baselines import FixedTransition, Scheduler, make_policy
+from benchmarks.baselines import FixedJobTime, FixedTransition, Scheduler, make_policy
 from relquery.config import EngineConfig
 from relquery.engine.block_pool import BlockPool
 from relquery.engine.cost import LinearCost
 from relquery.engine.requests.request import Request
-from relquery.engine.scheduling.plan import Memo, Plan, Policy, State
+from relquery.engine.scheduling.plan import Memo, Plan, State
 from relquery.engine.scheduling.policies.catalogue import Settings
 from relquery.engine.scheduling.policies.priority import Fairness
 from relquery.engine.scheduling.policies.relserve import RelServe
@@ -22,9 +23,10 @@ from relquery.engine.scheduling.policies.srjf import (
     Candidate,
     PrefixIndex,
     Srjf,
+    advance_and_add,
     pays,
 )
-from relquery.engine.scheduling.reuse import cached_tokens
+from relquery.engine.scheduling.reuse import Draft
 from tests.engine.harness import Harness, numbered, spied
 
 COST = LinearCost(1e-3, 0.01, 1e-3, 0.03)
@@ -32,24 +34,43 @@ ONE_BY_ONE = LinearCost(1e-3, 0.0, 1e-3, 0.03)
 """Nothing is saved by a step less."""
 
 
-def scan(policy: Policy, aging: float) -> Policy:
-    """The policy, whose choices must be those of Algorithm 1, which looks at every request."""
+class Scan:
+    """The policy, whose plans must be those of one that scores every request before each choice."""
 
-    def score(request: Request, state: State) -> float:
-        left = 0 if request.prefill_only else request.max_tokens - len(request.output)
-        cached = sum(cached_tokens(request, state.limits, state.pool))
-        jct = COST.prefill_slope * (request.length + left - cached)
-        return jct - aging * (state.now - request.arrival)
+    def __init__(self, policy: Srjf) -> None:
+        self.policy = policy
+        self.numbers: dict[Request, int] = {}
+        self.joined = 0
 
-    def checked(state: State, memo: Memo) -> tuple[Plan, Memo]:
-        plan, memo = policy(state, memo)
-        taken = [work.request for work in plan.work if work.request in state.waiting]
-        if taken:
-            least = min(score(request, state) for request in state.waiting)
-            assert score(taken[0], state) == pytest.approx(least)
+    def __call__(self, state: State, memo: Memo) -> tuple[Plan, Memo]:
+        for request in state.moved:
+            if request not in state.waiting:
+                self.numbers.pop(request, None)
+        for request in state.moved:
+            if request in state.waiting and request not in self.numbers:
+                self.numbers[request] = self.joined = self.joined + 1
+        draft, cost = Draft(state), self.policy.cost if self.policy.batch else None
+        advance_and_add(draft, state, self.candidates(draft, state), cost)
+        plan, memo = self.policy(state, memo)
+        assert plan == draft.plan()
         return plan, memo
 
-    return checked
+    def candidates(self, draft: Draft, state: State) -> Iterator[Candidate]:
+        left, size = {*state.waiting}, state.limits.block_size
+
+        def uncached(request: Request) -> int:
+            return request.length - size * draft._reuse.hits(request).blocks
+
+        def rank(request: Request) -> tuple[float, int]:
+            output = 0 if request.prefill_only else request.max_tokens - len(request.output)
+            own = request.length + output + self.policy.weight * request.arrival
+            cached = request.length - uncached(request)
+            return own - cached, self.numbers[request]
+
+        while left:
+            best = min(left, key=rank)
+            left.remove(best)
+            yield Candidate(best, uncached(best))
 
 
 PROMPT = st.tuples(st.text("ab", max_size=14), st.text("xyz", min_size=1, max_size=6))
@@ -61,7 +82,7 @@ def test_its_choice_is_that_of_a_scan_whatever_happens_to_requests_and_cache(
 ) -> None:
     policy = Srjf(COST, aging, batch=batch)
     engine = Harness(
-        policy=scan(policy, aging),
+        policy=Scan(policy),
         block_size=2,
         cache_tokens=data.draw(st.sampled_from([32, 48, 400])),
         max_num_batched_tokens=data.draw(st.sampled_from([7, 64])),
@@ -93,7 +114,7 @@ def assert_nothing_left(engine: Harness) -> None:
     if backlog is not None:
         backlog.update(engine.engine._state())
         assert len(backlog) == 0
-        assert not backlog._index._lacking
+        assert not backlog._index._runs
         assert not backlog._beside
 
 
@@ -157,7 +178,7 @@ def test_names_and_settings_make_policies() -> None:
     config = EngineConfig(policy="srjf", aging=0.05)
     assert make_policy("srjf", Settings.of(config, COST)) == Srjf(COST, 0.05)
     static = make_policy("srjf-static", Settings(COST, Fairness(aging=0.1)))
-    assert static == Srjf(COST, 0.1, calibrated=False, batch=False)
+    assert static == FixedJobTime(COST, 0.1, batch=False)
     assert make_policy("relserve", Settings(COST)) == RelServe(COST)
     assert make_policy("relserve-dp", Settings(COST)) == FixedTransition(COST, change=1.0)
 
@@ -190,7 +211,7 @@ class Scanned:
         self.cache: set[bytes] = set()
         self.added = 0
         self.waiting: dict[Request, tuple[tuple[bytes, ...], float]] = {}
-        self.index = PrefixIndex(lambda key: key in self.cache, lambda blocks: 3.0 * blocks)
+        self.index = PrefixIndex(lambda key: key in self.cache, 3)
 
     def add(self, path: str, rank: float = 0.0) -> Request:
         """path: letters that stand for blocks; a block's key names all before it too."""
@@ -220,7 +241,7 @@ class Scanned:
         return sum(1 for _ in takewhile(self.cache.__contains__, keys))
 
     def rank(self, request: Request) -> float:
-        return self.waiting[request][1] - 3.0 * self.cached(request)
+        return self.waiting[request][1] - 3 * self.cached(request)
 
     def check(self) -> None:
         best = self.index.best()
@@ -265,9 +286,9 @@ def test_it_agrees_with_a_scan_of_all_requests(data: st.DataObject) -> None:
 def assert_empty(index: PrefixIndex) -> None:
     """Nothing of what has left is kept."""
     assert len(index) == 0
-    assert not index._lacking
+    assert not index._runs
     assert index.best() is None
-    assert not index._heap
+    assert not index._order
 
 
 def test_a_gap_ends_what_counts_until_it_is_filled() -> None:
@@ -281,6 +302,16 @@ def test_a_gap_ends_what_counts_until_it_is_filled() -> None:
     assert scanned.index.best() == (long, 5)
     scanned.change("ab")
     assert scanned.index.best() == (long, 1)
+
+
+def test_a_gap_above_what_several_begin_with_ends_what_counts_below_it() -> None:
+    scanned = Scanned()
+    best, _, _ = (scanned.add(path, 10.0) for path in ("abcd", "abcx", "aby"))
+    scanned.change("a", "ab", "abc", "abcd")
+    steps = (["a"], 0), (["a"], 4), (["ab"], 1), (["ab"], 4), (["ab", "abc"], 1), (["abc"], 1)
+    for paths, cached in (*steps, (["ab"], 4)):
+        scanned.change(*paths)
+        assert scanned.index.best() == (best, cached)
 
 
 @pytest.mark.long
@@ -304,4 +335,4 @@ def test_few_old_entries_are_kept() -> None:
     scanned.add("a")
     for _ in range(100):
         scanned.change("a")
-    assert len(scanned.index._heap) < 20
+    assert len(scanned.index._order) < 20

@@ -58,209 +58,278 @@ def pays(candidate: Candidate, members: int, others: int, cost: LinearCost) -> b
 
 
 Rank = tuple[float, int]
-"""The lowest goes first; the number settles ties."""
+"""Tokens to compute, and what age makes up for; the lowest goes first, and of equal ones the one
+with the lowest number."""
 
 
-@dataclass(slots=True)
-class _Entry:
-    """A request of the index."""
+class _Run:
+    """Blocks that the same waiting requests begin with, after those of the run above.
 
-    keys: Sequence[bytes]
-    rank: Rank
-    """With no block cached."""
-    cached: int = 0
-    """Leading blocks that count as cached, at least as many as are."""
-    now: Rank = (0.0, 0)
-    """With as many cached."""
+    start: blocks before it. ranks: a heap of the requests by their own ranks, with some that have
+    left. count: of the requests. cached: leading blocks that were cached when last looked at.
+    entry: its rank in the order of runs. shut: runs below that have cached blocks, and come into
+    the order once more of this one's are cached.
+    """
+
+    __slots__ = ("above", "cached", "count", "entry", "keys", "ranks", "shut", "start")
+
+    def __init__(self, above: _Run | None, keys: Sequence[bytes]) -> None:
+        self.above, self.keys = above, keys
+        self.start: int = 0 if above is None else above.start + len(above.keys)
+        self.ranks: list[tuple[Rank, Request]] = []
+        self.count = self.cached = 0
+        self.entry: Rank | None = None
+        self.shut: set[_Run] = set()
 
 
 class PrefixIndex:
-    """The waiting requests, and which of them has the lowest rank: its own number, minus what its
-    leading blocks in the cache save.
+    """The waiting requests, and which of them has the lowest rank: its own, minus the tokens of its
+    leading blocks in the cache.
 
-    The rank of a request falls as soon as the first block that it lacks is cached. It rises only
-    when the request comes to the front: there its blocks are looked up again, as they may have been
-    evicted. So an eviction, which may concern all requests, costs nothing by itself.
+    A tree, in which a run of blocks is what several requests begin with, or the rest of one. A
+    run's rank is the lowest own one below it, minus the tokens up to the end of what is cached of
+    the run. For a request of which more is cached a run below has a lower rank, so the run with the
+    lowest rank of all has the request with the lowest. A block that enters the cache changes the
+    rank of one run, however many requests begin with it. One that leaves is noticed when a run
+    comes first: there its blocks, and those above it, are looked up again.
 
-    holds: whether the cache has the block of a key now. saved: how much a request's rank falls for
-    a given number of leading blocks in the cache.
+    holds: whether the cache has the block of a key now. size: tokens of a block.
     """
 
-    def __init__(self, holds: Callable[[bytes], bool], saved: Callable[[int], float]) -> None:
-        self._holds, self._saved = holds, saved
-        self._entries: dict[Request, _Entry] = {}
-        self._lacking: dict[bytes, dict[Request, None]] = {}  # by the first block that they lack
-        self._heap: list[tuple[Rank, int, Request]] = []  # with old entries, until they are first
-        self._pushed = count()  # requests cannot be compared
+    def __init__(self, holds: Callable[[bytes], bool], size: int) -> None:
+        self._holds, self._size = holds, size
+        self._requests: dict[Request, tuple[Rank, _Run]] = {}  # own rank, and the last run
+        self._root = _Run(None, ())
+        self._runs: dict[bytes, _Run] = {}  # by their first block, and the first they lack
+        self._order: list[tuple[Rank, int, _Run]] = []  # a heap, with old entries
+        self._pushed = count()  # runs cannot be compared
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._requests)
 
     def __contains__(self, request: Request) -> bool:
-        return request in self._entries
+        return request in self._requests
 
     def best(self) -> tuple[Request, int] | None:
         """The request with the lowest rank, and how many of its blocks are cached."""
-        while self._heap:
-            rank, _, request = self._heap[0]
-            entry = self._entries.get(request)
-            if entry is None or entry.now != rank:
-                heappop(self._heap)
+        while self._order:
+            rank, _, run = heappop(self._order)
+            if rank != run.entry:
                 continue
-            cached = self._count(entry, 0)
-            if cached == entry.cached:
-                return request, cached
-            self._place(request, entry, cached)
+            run.entry = None
+            if self._is_open(run):
+                self._push(run)
+                if run.entry == rank:
+                    return run.ranks[0][1], run.start + run.cached
         return None
 
     def add(self, request: Request, keys: Sequence[bytes], rank: Rank) -> None:
         """Add a request. keys: of its servable blocks. rank: its rank with no block cached."""
-        entry = self._entries[request] = _Entry(keys, rank)
-        self._place(request, entry, self._count(entry, 0))
+        above, at = self._root, 0
+        while at < len(keys):
+            run = self._runs.get(keys[at])
+            if run is None:
+                run = self._runs[keys[at]] = _Run(above, keys[at:])
+                self._look_up(run)
+            elif keys[at : at + len(run.keys)] != run.keys:
+                run = self._cut(run, _common(run.keys, keys[at:]))
+            above, at = run, at + len(run.keys)
+        self._requests[request] = rank, above
+        for run in _upwards(above):
+            run.count += 1
+            heappush(run.ranks, (rank, request))
+            if run.ranks[0][1] is request:
+                self._push(run)
 
     def remove(self, request: Request) -> Rank | None:
         """Remove a request, if present; returns the rank that it was added with."""
-        entry = self._entries.pop(request, None)
-        if entry is None:
-            return None
-        self._forget_lack(request, entry)
-        return entry.rank
+        rank, last = self._requests.pop(request, (None, None))
+        for run in _upwards(last):
+            run.count -= 1
+            if len(run.ranks) > 2 * run.count + 8:
+                run.ranks = [each for each in run.ranks if self._waits(*each)]
+                heapify(run.ranks)
+            if not run.count and run is not self._root:
+                self._note(run, 0)
+                del self._runs[run.keys[0]]
+                run.ranks, run.entry = [], None
+        return rank
 
     def refresh(self, key: bytes) -> None:
         """Update after a block may have entered the cache."""
-        if key in self._lacking and self._holds(key):
-            for request in list(self._lacking[key]):
-                entry = self._entries[request]
-                self._place(request, entry, self._count(entry, entry.cached))
+        run = self._runs.get(key)
+        if run is not None:
+            self._look_up(run)
 
-    def _count(self, entry: _Entry, start: int) -> int:
-        """Leading blocks that are cached, if the first ones are."""
-        keys = entry.keys
-        while start < len(keys) and self._holds(keys[start]):
-            start += 1
-        return start
+    def _is_open(self, run: _Run) -> bool:
+        """Whether all blocks before a run are cached. If not, it waits for those of a run above."""
+        for above in _upwards(run.above):
+            self._look_up(above)
+            if above.cached < len(above.keys):
+                above.shut.add(run)
+                return False
+        self._look_up(run)
+        return True
 
-    def _place(self, request: Request, entry: _Entry, cached: int) -> None:
-        """Rank a request with so many cached blocks."""
-        self._forget_lack(request, entry)
-        (own, number), entry.cached = entry.rank, cached
-        entry.now = own - self._saved(cached), number
-        if cached < len(entry.keys):
-            self._lacking.setdefault(entry.keys[cached], {})[request] = None
-        heappush(self._heap, (entry.now, next(self._pushed), request))
-        if len(self._heap) > 2 * len(self._entries) + 8:
-            self._heap = [
-                (each.now, next(self._pushed), one) for one, each in self._entries.items()
-            ]
-            heapify(self._heap)
+    def _look_up(self, run: _Run) -> None:
+        """See how many of a run's leading blocks are cached now."""
+        self._note(run, sum(1 for _ in takewhile(self._holds, run.keys)))
 
-    def _forget_lack(self, request: Request, entry: _Entry) -> None:
-        """Watch for the block no longer that a request lacks."""
-        key = entry.keys[entry.cached] if entry.cached < len(entry.keys) else None
-        lacking = None if key is None else self._lacking.get(key)
-        if key is not None and lacking is not None:
-            lacking.pop(request, None)
-            if not lacking:
-                del self._lacking[key]
+    def _note(self, run: _Run, cached: int) -> None:
+        """Note how many of them are."""
+        before, run.cached = run.cached, cached
+        if before == cached:
+            return
+        if 0 < before < len(run.keys):
+            del self._runs[run.keys[before]]
+        if 0 < cached < len(run.keys):
+            self._runs[run.keys[cached]] = run
+        if cached > before:
+            opened, run.shut = run.shut, set()
+            for each in (run, *opened):
+                self._push(each)
+
+    def _cut(self, run: _Run, blocks: int) -> _Run:
+        """Divide a run in two; returns the upper one, of so many blocks."""
+        self._note(run, 0)
+        upper = _Run(run.above, run.keys[:blocks])
+        upper.ranks, upper.count = run.ranks.copy(), run.count
+        run.above, run.start, run.keys = upper, run.start + blocks, run.keys[blocks:]
+        for each in (upper, run):
+            self._runs[each.keys[0]] = each
+            self._look_up(each)
+        return upper
+
+    def _rank(self, run: _Run) -> Rank | None:
+        """A run's rank, if it is open; None if it has none of its own."""
+        while run.ranks and not self._waits(*run.ranks[0]):
+            heappop(run.ranks)
+        if not run.ranks or not (run.cached or run is self._root):
+            return None
+        (own, number), _ = run.ranks[0]
+        return own - self._size * (run.start + run.cached), number
+
+    def _push(self, run: _Run) -> None:
+        """Put a run where it belongs, if it is open."""
+        rank = self._rank(run)
+        if rank is None or rank == run.entry:
+            return
+        run.entry = rank
+        heappush(self._order, (rank, next(self._pushed), run))
+        if len(self._order) > 2 * len(self._runs) + 8:
+            self._order = [each for each in self._order if each[0] == each[2].entry]
+            heapify(self._order)
+
+    def _waits(self, rank: Rank, request: Request) -> bool:
+        """Whether a request has not left since it was added with a rank."""
+        known = self._requests.get(request)
+        return known is not None and known[0] is rank
+
+
+def _upwards(run: _Run | None) -> Iterator[_Run]:
+    """A run, and those above it."""
+    while run is not None:
+        yield run
+        run = run.above
+
+
+def _common(keys: Sequence[bytes], others: Sequence[bytes]) -> int:
+    """How many are the same at the beginning of both."""
+    return sum(
+        1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(keys, others, strict=False))
+    )
 
 
 class Backlog:
-    """The memo of policies that order requests by JCT: uncached tokens times seconds per token, the
-    proxy of paper 004, §6.3.
+    """The memo of policies that order requests by JCT: the tokens to be computed, the proxy of
+    paper 004, section 6.3. Answer tokens still to be decoded count as tokens of the prompt.
 
-    slope: seconds per token. aging: seconds of JCT that a second of waiting makes up for (λ).
-    calibrated: update the JCT whenever blocks enter or leave the cache; otherwise it stays as it
-    was when the request joined the queue.
+    weight: tokens that a second of waiting makes up for.
 
     The score of Algorithm 1 is jct - λ (now - arrival). λ now is the same for all requests, so the
     order depends only on jct + λ arrival. Only the part of a prompt before its first span is
-    followed; for the rest, what was cached when the request joined counts. Answer tokens still to
-    be decoded count as tokens of the prompt.
+    followed; for the rest, what was cached when the request joined counts.
     """
 
-    def __init__(self, state: State, slope: float, aging: float, calibrated: bool) -> None:
-        self._slope, self._aging = slope, aging
-        self._calibrated = calibrated and state.limits.prefix_caching
-        self._pool, self._size = state.pool, state.limits.block_size
-        self._index = PrefixIndex(self._holds, lambda blocks: slope * blocks * self._size)
+    def __init__(self, state: State, weight: float) -> None:
+        self._weight, self._limits, self._pool = weight, state.limits, state.pool
+        self._index = PrefixIndex(self._holds, state.limits.block_size)
         self._beside: dict[Request, int] = {}  # cached tokens that the index does not follow
-        self._expected: dict[bytes, None] = {}  # blocks that the step being planned fills
+        self._expected: set[bytes] = set()  # blocks that the step being planned fills
         self._taken: dict[Request, Rank] = {}  # requests that the step takes
         self._numbers = count()
         for request in state.waiting:
-            self._add(request, state)
+            self._add(request)
 
     def __len__(self) -> int:
         return len(self._index)
 
     def update(self, state: State) -> None:
         """Process changes; an earlier plan counts only as far as it was executed."""
-        moved = dict.fromkeys([*self._taken, *state.moved])
-        stale = [*self._expected, *state.cache_changes]
-        taken, self._taken, self._expected = self._taken, {}, {}
+        taken, self._taken, self._expected = self._taken, {}, set()
+        moved = dict.fromkeys([*taken, *state.moved])
         for request in moved:
             if request not in state.waiting:
-                self._remove(request)
-        if self._calibrated:
-            for key in stale:
-                self._index.refresh(key)
+                self._index.remove(request)
+                self._beside.pop(request, None)
+        for key in state.cache_changes:
+            self._index.refresh(key)
         for request in moved:
             if request in state.waiting and request not in self._index:
-                if request in taken:  # and not computed
-                    self._index.add(request, self._keys(request), taken[request])
-                else:
-                    self._add(request, state)
+                self._add(request, taken.get(request))  # a rank: it was not computed
 
-    def candidates(self, draft: Draft, state: State) -> Iterator[Candidate]:
+    def candidates(self, draft: Draft) -> Iterator[Candidate]:
         """Requests in order of their scores. Every earlier one must be in the draft.
 
         What they leave in the cache counts as cached.
         """
         while (best := self._index.best()) is not None:
             request, blocks = best
-            cached = blocks * self._size + self._beside.get(request, 0)
-            if not self._calibrated:
-                cached = sum(cached_tokens(request, state.limits, state.pool))
+            cached = blocks * self._limits.block_size + self._beside.get(request, 0)
             yield Candidate(request, request.length - cached)
-            self._take(draft.work[-1], blocks)
+            self._take(draft.work[-1])
 
-    def _take(self, work: Work, cached_blocks: int) -> None:
-        request = work.request
-        rank = self._index.remove(request)
-        assert rank is not None
-        self._taken[request] = rank
-        kept = None if work.kept is None else work.kept[0]
-        for key in self._keys(request)[cached_blocks:kept]:
-            if not self._holds(key):
-                self._expected[key] = None
-                self._index.refresh(key)
-
-    def _add(self, request: Request, state: State) -> None:
-        keys, beside = self._keys(request), 0
-        if not self._calibrated or len(request.pieces) > 1:
-            followed = sum(1 for _ in takewhile(self._holds, keys))
-            cached = sum(cached_tokens(request, state.limits, state.pool))
-            beside = self._beside[request] = cached - followed * self._size
-        left = 0 if request.prefill_only else request.max_tokens - len(request.output)
-        jct = self._slope * (request.length + left - beside)
-        rank = jct + self._aging * request.arrival, next(self._numbers)
-        self._index.add(request, keys, rank)
-
-    def _remove(self, request: Request) -> None:
-        self._index.remove(request)
-        self._beside.pop(request, None)
-
-    def _keys(self, request: Request) -> tuple[bytes, ...]:
+    def keys(self, request: Request) -> Sequence[bytes]:
         """Keys of the whole blocks that the index follows."""
-        if not self._calibrated:
-            return ()
-        blocks = min(servable(request, 0, self._size), request.size(0) // self._size)
-        if blocks:
-            request.key(0, blocks - 1, self._size)
-        return tuple(request.pieces[0].keys[:blocks])
+        size = self._limits.block_size
+        blocks = min(servable(request, 0, size), request.size(0) // size)
+        return request.keys(0, blocks if self._limits.prefix_caching else 0, size)
+
+    def beside(self, request: Request) -> int:
+        """Cached tokens that the index does not follow."""
+        if len(request.pieces) == 1:
+            return 0
+        followed = sum(1 for _ in takewhile(self._holds, self.keys(request)))
+        cached = sum(cached_tokens(request, self._limits, self._pool))
+        return cached - followed * self._limits.block_size
+
+    def _take(self, work: Work) -> None:
+        rank = self._index.remove(work.request)
+        assert rank is not None
+        self._taken[work.request] = rank
+        kept = None if work.kept is None else work.kept[0]
+        keys = self.keys(work.request)[:kept]
+        self._expected.update(keys)
+        for key in keys:
+            self._index.refresh(key)
+
+    def _add(self, request: Request, rank: Rank | None = None) -> None:
+        """rank: the one that it had before; None for a new request."""
+        if rank is None:
+            beside = self.beside(request)
+            if beside:
+                self._beside[request] = beside
+            left = 0 if request.prefill_only else request.max_tokens - len(request.output)
+            tokens = request.length + left - beside
+            rank = tokens + self._weight * request.arrival, next(self._numbers)
+        self._index.add(request, self.keys(request), rank)
 
     def _holds(self, key: bytes) -> bool:
         return key in self._expected or self._pool.lookup(key) is not None
+
+
+_LEAST = 1e-9
+"""Seconds per token that are assumed at least, so that those of waiting can be divided by them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,8 +343,6 @@ class Srjf:
     aging: float = 0.0
     """Seconds of JCT that a second of waiting makes up for, the paper's λ; in the authors' code it
     is in tokens per second, aging / cost.prefill_slope."""
-    calibrated: bool = True
-    """See Backlog."""
     batch: bool = True
     """Let further prompts join a step if that pays off."""
 
@@ -283,9 +350,18 @@ class Srjf:
         """Advance running requests, then add the prompt with the lowest score."""
         backlog: Backlog | None = memo
         if backlog is None:
-            backlog = Backlog(state, self.cost.prefill_slope, self.aging, self.calibrated)
+            backlog = self.begin(state)
         else:
             backlog.update(state)
         draft, cost = Draft(state), self.cost if self.batch else None
-        advance_and_add(draft, state, backlog.candidates(draft, state), cost)
+        advance_and_add(draft, state, backlog.candidates(draft), cost)
         return draft.plan(), backlog
+
+    def begin(self, state: State) -> Backlog:
+        """The waiting requests, none of which is known yet."""
+        return Backlog(state, self.weight)
+
+    @property
+    def weight(self) -> float:
+        """Tokens that a second of waiting makes up for."""
+        return self.aging / max(self.cost.prefill_slope, _LEAST)
