@@ -72,9 +72,9 @@ class Holdings:
         """
         request, size = work.request, self._limits.block_size
         # If it is not running, others may count on the block that it fills.
-        if work.tokens == 1 and not work.hits and request.output and len(request.pieces) == 1:
-            if request.decoding:
-                return [self._decode(request)]
+        is_decode = work.tokens == 1 and not work.hits and request.output and request.decoding
+        if is_decode and len(request.pieces) == 1:
+            return [self._decode(request)]
         self._hold(request, len(request.pieces) - 1, None if work.kept is None else work.kept[-1])
         if self._limits.prefix_caching and not request.alone:
             for index, blocks in work.filled(size):
