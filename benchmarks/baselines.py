@@ -28,6 +28,7 @@ Baseline = Literal[
     "fifo",
     "srjf-static",
     "srjf-calibrated",
+    "lpm",
 ]
 """Names of these policies.
 
@@ -36,6 +37,7 @@ relserve-dpu, relserve-aba: its priorities, or its arrangement of batches, alone
 fifo: prompts one by one, in the order of arrival.
 srjf-static: by the job time that a request had when it came.
 srjf-calibrated: the policy of paper 004, one prompt a step.
+lpm: the request with the longest cached prefix first, as in SGLang.
 """
 Scheduler = PolicyName | Baseline
 
@@ -110,6 +112,22 @@ class _FixedBacklog(Backlog):
         return sum(cached_tokens(request, self._limits, self._pool))
 
 
+@dataclass(frozen=True, slots=True)
+class LongestPrefix(Srjf):
+    """The request with the longest cached prefix first, and of equal ones the first."""
+
+    def begin(self, state: State) -> Backlog:
+        """See Srjf."""
+        return _ByPrefix(state, 0.0)
+
+
+class _ByPrefix(Backlog):
+    """What is not cached does not count."""
+
+    def tokens(self, request: Request) -> int:
+        return 0
+
+
 def _relserve(kind: type[RelServe]) -> Callable[[Settings], Policy]:
     return lambda given: kind(given.cost, given.fairness, given.seed)
 
@@ -130,4 +148,5 @@ _MAKERS: dict[Baseline, Callable[[Settings], Policy]] = {
     "fifo": lambda given: fifo,
     "srjf-static": _srjf(FixedJobTime),
     "srjf-calibrated": _srjf(Srjf),
+    "lpm": lambda given: LongestPrefix(given.cost),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from benchmarks.parts import in_parts
 from benchmarks.relserve.parts.fresh_rows import FreshRows
 from benchmarks.relserve.parts.on_engine import Engine
+from benchmarks.relserve.parts.published import Published
 from benchmarks.relserve.parts.scheduling import Scheduling
 from benchmarks.relserve.parts.shared_rows import SharedRows
 from benchmarks.templates import template
@@ -14,7 +15,7 @@ WORDS = template("relserve")
 BENCHMARK = in_parts(
     "relserve",
     "latencies of relQueries under scheduling policies",
-    (SharedRows, FreshRows, Engine, Scheduling),
+    (SharedRows, FreshRows, Published, Engine, Scheduling),
     file="relserve.md",
     introduction=WORDS.block("introduction"),
 )

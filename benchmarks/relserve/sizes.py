@@ -15,7 +15,8 @@ class Sizes:
     models: names of the simulated models. tables: the most tables. count: relQueries per trace.
     long: relQueries of a longer service. engine: relQueries on the real engine. model: the model it
     runs. seeds: traces per setting. hour: seconds to simulate when timing the simulation.
-    relqueries: number waiting in a long queue. steps: steps timed with it.
+    requests: of each published trace. relqueries: number waiting in a long queue. steps: steps
+    timed with it.
     """
 
     models: tuple[str, ...] = tuple(SERVED)
@@ -27,6 +28,7 @@ class Sizes:
     engine: int = 50
     model: str = "random:layers=8,hidden=288,heads=4,ffn=1152"
     hour: float = 3_600.0
+    requests: int = 4_000
     relqueries: int = 1_000
     steps: int = 300
 
@@ -41,6 +43,7 @@ QUICK = Sizes(
     engine=8,
     model="random:layers=2,hidden=64,heads=2",
     hour=60.0,
+    requests=100,
     relqueries=20,
     steps=30,
 )

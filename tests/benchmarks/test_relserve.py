@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from benchmarks.relserve import traces as relserve_traces
 from benchmarks.relserve.benchmark import BENCHMARK
 from benchmarks.relserve.clairvoyant import clairvoyant
 from benchmarks.relserve.engine import OnEngine
-from benchmarks.relserve.parts import fresh_rows, on_engine, shared_rows
+from benchmarks.relserve.parts import fresh_rows, on_engine, published, shared_rows
 from benchmarks.relserve.simulated import (
     ABLATIONS,
     POLICIES,
@@ -61,6 +62,15 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         }
     )
     pq.write_table(table, path)
+    (folder / "traces").mkdir()
+    record = {"input_length": 1_500, "output_length": 9}
+    records = [
+        {**record, "timestamp": 10 * at, "hash_ids": [at % 3, 10 + at % 5, 20 + at]}
+        for at in range(40)
+    ]
+    for name in published.NAMES:
+        lines = "\n".join(map(json.dumps, records))
+        (folder / "traces" / f"mooncake_{name}.jsonl").write_text(lines, encoding="utf-8")
     return folder
 
 
@@ -201,9 +211,10 @@ def test_thresholds_and_absolute_rates_are_simulated(data: Path) -> None:
     rows = relserve_checks.thresholds(data, (0,), 0.85, count=6)
     assert [row.seconds for row in rows] == list(relserve_checks.THRESHOLDS)
     assert rows[-1].unit_waiting <= rows[0].unit_waiting
-    simulated, took = relserve_checks.hour(data, 0, seconds=30)
+    simulated, took, requests = relserve_checks.hour(data, 0, seconds=30)
     assert simulated > 20
     assert took > 0
+    assert requests > 20
 
 
 @pytest.fixture
@@ -231,11 +242,22 @@ def test_a_quick_run_judges_gains_and_answers_and_writes_all_parts(
         assert (tmp_path / f"relserve_{name}.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_published_traces_are_served_under_ours_and_the_policies_of_others(
+    data: Path, quick: Quick
+) -> None:
+    figures, text = quick(BENCHMARK, "published", data=data)
+    for name in published.NAMES:
+        assert f"{name}_mean_gain" in figures
+        rows = [line.split("|")[2].strip() for line in text.splitlines() if f"| {name} |" in line]
+        assert tuple(rows) == published.POLICIES
+    assert "first 100 requests" in text
+
+
 @pytest.mark.usefixtures("tiny")
 def test_without_tables_the_queue_is_measured_alone(tmp_path: Path) -> None:
     said: list[str] = []
     run = Settings(quick=True, data=tmp_path / "absent", write=tmp_path)
     figures = list(BENCHMARK.start(run, said.append))
-    assert [figure.name for figure in figures] == ["crowded_step_ms"]
+    assert [figure.name for figure in figures] == ["crowded_step_ms", "crowded_most_ms"]
     assert "none of the tables" in said[0]
     assert (tmp_path / "relserve.md").exists()

@@ -70,6 +70,17 @@ def test_requests_that_cannot_be_served_are_told(relquery: Run, day: Path) -> No
     assert "1 requests got no answer" in told
 
 
+def test_a_published_trace_is_simulated(relquery: Run, tmp_path: Path) -> None:
+    published, ours = tmp_path / "published.jsonl", tmp_path / "ours.jsonl"
+    record = {"timestamp": 0, "input_length": 600, "output_length": 3, "hash_ids": [1, 2]}
+    later = {**record, "timestamp": 2000, "hash_ids": [1, 3]}
+    published.write_text(f"{json.dumps(record)}\n{json.dumps(later)}\n")
+    assert "2 requests, 2 s" in relquery("trace", "import", published, "-o", ours)[1]
+    options = ("-p", "fcfs", "--json", "--cache-tokens", 8192)
+    shown, _ = relquery("simulate", "-t", ours, *options)
+    assert json.loads(shown)["fcfs"]["hit_rate"] == pytest.approx(512 / 1200)
+
+
 def test_calibration_writes_a_machine(relquery: Run, day: Path, tmp_path: Path) -> None:
     file = tmp_path / "here.json"
     shown, _ = relquery("calibrate", MODEL, "-o", file, "--cache-tokens", 2048)

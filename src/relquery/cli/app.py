@@ -44,6 +44,10 @@ COMMANDS = {
         "simulate",
         "Write a trace: which relQueries arrive when, what each row asks, how long answers are.",
     ),
+    "trace import": (
+        "simulate",
+        "Write a published trace as ours: of Azure, BurstGPT, Mooncake, or in ShareGPT's form.",
+    ),
     "simulate": (
         "simulate",
         "Predict the latencies of relQueries under each policy, without a model.",
@@ -71,7 +75,8 @@ COMMANDS = {
     ),
     "keys": ("keys", "Keys of those who may ask a server."),
 }
-"""The module of each command, in which it has the command's name, and its line of help."""
+"""The module of each command, in which it has the command's name, with _ for a space, and its line
+of help."""
 
 _SETTINGS = {"resume": {"allow_extra_args": True, "ignore_unknown_options": True}}
 
@@ -80,7 +85,7 @@ _SETTINGS = {"resume": {"allow_extra_args": True, "ignore_unknown_options": True
 def command(name: str) -> Any:
     """A command by its name, ready to run."""
     module, _ = COMMANDS[name]
-    found = getattr(import_module(f"relquery.cli.{module}"), name)
+    found = getattr(import_module(f"relquery.cli.{module}"), name.replace(" ", "_"))
     if isinstance(found, typer.Typer):
         made: Any = get_group(found)
     else:
@@ -101,6 +106,8 @@ class _Commands(TyperGroup):
         super().__init__(**options)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        if (both := " ".join(args[:2])) in self.commands:
+            args = [both, *args[2:]]
         name, found, rest = super().resolve_command(ctx, args)
         return name, found and command(str(name)), rest
 

@@ -18,6 +18,7 @@ from relquery.config import POLICIES, PolicyName
 from relquery.engine.machines import SERVED, find_machine, with_cache
 from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
 from relquery.errors import ConfigError, unknown
+from relquery.traces.imports import import_trace
 from relquery.traces.simulate import ServedTrace, Spread, Summary, summarize
 from relquery.traces.simulate import simulate as run_simulation
 from relquery.traces.trace import (
@@ -105,6 +106,43 @@ class Trace:
 
 
 trace = command_of(Trace)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TraceImport:
+    """Write a published trace as ours: of Azure, BurstGPT, Mooncake, or in ShareGPT's form.
+
+    The form is told from the file. Each request becomes a relQuery of one row. What prompts share
+    is known from Mooncake's blocks and from ShareGPT's texts.
+
+    [bold]Examples[/bold]
+
+    relquery trace import conversation_trace.jsonl --output mooncake.jsonl
+
+    relquery simulate --trace mooncake.jsonl --policy fcfs,shortest --faster 0.1
+    """
+
+    file: Path = argument("The published file: CSV, JSON, or JSON Lines.", metavar="FILE")
+    output: Path = option("Where to write it.", "--output", "-o", default=..., metavar="FILE.jsonl")
+    rate: float = option(
+        "Requests per second, on average (Poisson), for a form without times.",
+        "--rate",
+        "-r",
+        default=1.0,
+    )
+    first: int | None = option("Only the first records.", min=1)
+    seed: int = option("Seed of random arrivals.", default=0)
+
+    def __call__(self) -> None:
+        """Run it."""
+        check_output(self.output, [".jsonl"])
+        check_rate("--rate", self.rate)
+        queries = import_trace(self.file, rate=self.rate, first=self.first, seed=self.seed)
+        save(queries, self.output)
+        say(f"{len(queries):,} requests, {queries[-1].arrival:.0f} s: {self.output}")
+
+
+trace_import = command_of(TraceImport)
 
 
 def _range(given: str) -> tuple[int, int]:

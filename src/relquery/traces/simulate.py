@@ -35,7 +35,7 @@ def requests_of(
     return [
         Request(
             next(numbers),
-            tokenize(prompt),
+            tokenize(prompt) if isinstance(prompt, str) else prompt.token_ids,
             query.output_limit,
             rules=Rules(stop=_after(length)),
             group=group,

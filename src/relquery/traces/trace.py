@@ -12,9 +12,39 @@ from math import inf
 from pathlib import Path
 from typing import ClassVar, Literal, get_args
 
+import numpy as np
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from relquery.arrays import TokenIds
 from relquery.errors import TableError
+
+
+@dataclass(frozen=True, slots=True)
+class HashedPrompt:
+    """A prompt whose text is not known. tokens: their number. blocks: numbers of its blocks of
+    `block_size` tokens, the last of which may be shorter; an equal number means equal tokens."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(strict=True, extra="forbid")
+
+    tokens: int
+    blocks: tuple[int, ...]
+    block_size: int
+
+    def __post_init__(self) -> None:
+        room = len(self.blocks) * self.block_size
+        if not (self.block_size > 0 and room - self.block_size < self.tokens <= room):
+            raise TableError(
+                f"A prompt of {self.tokens} tokens has {len(self.blocks)} blocks of "
+                f"{self.block_size}; the last block must hold its last token."
+            )
+        if not all(0 <= block < 2**31 for block in self.blocks):
+            raise TableError("Numbers of blocks must be from 0 to 2,147,483,647.")
+
+    @property
+    def token_ids(self) -> TokenIds:
+        """(tokens,) ids that are equal where the tokens are."""
+        blocks = np.array(self.blocks, dtype=np.int32)
+        return np.repeat(blocks, self.block_size)[: self.tokens]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +52,8 @@ class TracedQuery:
     """One relQuery of a trace.
 
     arrival: seconds since the trace began. kind: its type, e.g. "filter". table: the table of its
-    rows. instruction: the beginning of each prompt. rows: how each prompt continues.
+    rows. instruction: the beginning of each prompt. rows: how each prompt continues; or prompts
+    whose texts are not known.
     output_limit: the most tokens of an answer (max_tokens). outputs: the tokens of each answer, for
     simulation. tenant: the client.
     """
@@ -33,7 +64,7 @@ class TracedQuery:
     kind: str
     table: str
     instruction: str
-    rows: tuple[str, ...]
+    rows: tuple[str | HashedPrompt, ...]
     output_limit: int
     outputs: tuple[int, ...]
     tenant: str = ""
@@ -50,9 +81,9 @@ class TracedQuery:
             raise TableError(f"`arrival` is {self.arrival}; it must be finite and not negative.")
 
     @property
-    def prompts(self) -> Iterator[str]:
+    def prompts(self) -> Iterator[str | HashedPrompt]:
         """The prompts, row by row."""
-        return (self.instruction + row for row in self.rows)
+        return (self.instruction + row if isinstance(row, str) else row for row in self.rows)
 
 
 def save(queries: Iterable[TracedQuery], path: Path) -> None:

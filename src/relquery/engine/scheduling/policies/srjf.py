@@ -289,6 +289,11 @@ class Backlog:
             yield Candidate(request, request.length - cached)
             self._take(draft.work[-1])
 
+    def tokens(self, request: Request) -> int:
+        """Tokens to compute with nothing cached."""
+        left = 0 if request.prefill_only else request.max_tokens - len(request.output)
+        return request.length + left
+
     def keys(self, request: Request) -> Sequence[bytes]:
         """Keys of the whole blocks that the index follows."""
         size = self._limits.block_size
@@ -319,8 +324,7 @@ class Backlog:
             beside = self.beside(request)
             if beside:
                 self._beside[request] = beside
-            left = 0 if request.prefill_only else request.max_tokens - len(request.output)
-            tokens = request.length + left - beside
+            tokens = self.tokens(request) - beside
             rank = tokens + self._weight * request.arrival, next(self._numbers)
         self._index.add(request, self.keys(request), rank)
 
