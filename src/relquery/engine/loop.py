@@ -116,8 +116,9 @@ class Loop:
         self.fetch(request)
         relquery = self._open.join(request, tenant, declared, now)
         if len(self.waiting.changes) >= ARRIVALS:
-            self._foresee()
-            self._forget_changes()
+            with postponed():
+                self._foresee()
+                self._forget_changes()
         return relquery
 
     def decline(self, tenant: str, declared: Declared, count: int) -> None:
