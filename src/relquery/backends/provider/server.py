@@ -31,7 +31,7 @@ WIRES: dict[Api, type[Wire]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class ModelFacts:
     """What facts.toml says of some models; its fields are explained there."""
 
     provider: str
@@ -41,17 +41,17 @@ class Facts:
 
 
 @cache
-def facts_of(provider: str, model: str) -> Facts | None:
+def facts_of(provider: str, model: str) -> ModelFacts | None:
     """What is known of a model before the first request; None if nothing."""
     known = (each for each in _known() if each.provider == provider)
     return next((each for each in known if re.fullmatch(each.models, model)), None)
 
 
 @cache
-def _known() -> Sequence[Facts]:
+def _known() -> Sequence[ModelFacts]:
     text = files(__package__).joinpath("facts.toml").read_text(encoding="utf-8")
     return tuple(
-        Facts(each["provider"], each["models"], each["api"], frozenset(each["without"]))
+        ModelFacts(each["provider"], each["models"], each["api"], frozenset(each["without"]))
         for each in tomllib.loads(text)["model"]
     )
 
@@ -93,12 +93,12 @@ class Server:
         self.dropped.update(WIRES[self.api].never)
 
     @property
-    def facts(self) -> Facts | None:
+    def facts(self) -> ModelFacts | None:
         """What is known of the model; None for another server than the provider's own, too."""
         return self.named if self._is_providers_own else None
 
     @property
-    def named(self) -> Facts | None:
+    def named(self) -> ModelFacts | None:
         """What is known of the provider's model of this name, wherever this one is."""
         return facts_of(self.provider.name, self.model)
 

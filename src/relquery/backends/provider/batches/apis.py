@@ -13,7 +13,7 @@ from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, ClassVar, Literal
 
-from relquery.backends.provider.batches.jobs import Job
+from relquery.backends.provider.batches.jobs import BatchJob
 from relquery.backends.provider.client import ProviderClient
 from relquery.backends.wires.errors import ProviderError, short
 from relquery.backends.wires.wire import GARBLED, Json, Result, encoded
@@ -68,7 +68,7 @@ class BatchApi(ABC):
     most_bytes: int
 
     @abstractmethod
-    async def prepare(self, job: Job, lines: Sequence[Line]) -> Json:
+    async def prepare(self, job: BatchJob, lines: Sequence[Line]) -> Json:
         """What `submit` is to be given. It costs nothing, and may be done again."""
 
     async def submit(self, prepared: Json) -> str:
@@ -77,7 +77,9 @@ class BatchApi(ABC):
             return str((await self._call("POST", "", is_single=True, json=prepared))["id"])
 
     @abstractmethod
-    async def find(self, job: Job, customs: Collection[str], known: Collection[str]) -> str | None:
+    async def find(
+        self, job: BatchJob, customs: Collection[str], known: Collection[str]
+    ) -> str | None:
         """The provider's id of a batch that may have been submitted; None if it was not.
 
         customs: its requests. known: ids of other batches. Raises UndecidedError.
@@ -106,7 +108,7 @@ class BatchApi(ABC):
         with _read():
             return (await self.client.call(method, self.path + path, **more)).json()
 
-    async def _since(self, job: Job) -> AsyncIterator[Json]:
+    async def _since(self, job: BatchJob) -> AsyncIterator[Json]:
         """Batches that may be a job's, the newest first."""
         asked: Json = {"limit": _PAGE}
         while True:
@@ -131,7 +133,7 @@ class OpenAIBatches(BatchApi):
     most: int = 50_000
     most_bytes: int = 190_000_000
 
-    async def prepare(self, job: Job, lines: Sequence[Line]) -> Json:
+    async def prepare(self, job: BatchJob, lines: Sequence[Line]) -> Json:
         wire = self.client.wire
         content = b"".join(encoded(wire.line(custom, body)) + b"\n" for custom, body in lines)
         file = f"{_MARK}-{job.id}.jsonl", content
@@ -146,7 +148,9 @@ class OpenAIBatches(BatchApi):
                 "metadata": {_MARK: job.id},
             }
 
-    async def find(self, job: Job, customs: Collection[str], known: Collection[str]) -> str | None:
+    async def find(
+        self, job: BatchJob, customs: Collection[str], known: Collection[str]
+    ) -> str | None:
         del customs, known
         with _read():
             async for batch in self._since(job):
@@ -185,11 +189,13 @@ class AnthropicBatches(BatchApi):
     most: int = 100_000
     most_bytes: int = 250_000_000
 
-    async def prepare(self, job: Job, lines: Sequence[Line]) -> Json:
+    async def prepare(self, job: BatchJob, lines: Sequence[Line]) -> Json:
         del job
         return {"requests": [self.client.wire.line(custom, body) for custom, body in lines]}
 
-    async def find(self, job: Job, customs: Collection[str], known: Collection[str]) -> str | None:
+    async def find(
+        self, job: BatchJob, customs: Collection[str], known: Collection[str]
+    ) -> str | None:
         """Anthropic keeps no metadata of a batch: its results tell whose it is."""
         wanted, others, undecided = set(customs), set(known), False
         with _read():

@@ -14,7 +14,7 @@ from pathlib import Path
 from relquery.backends.base import Limits
 from relquery.backends.provider.backend import AnswerQueue, ProviderBackend
 from relquery.backends.provider.batches.apis import AnthropicBatches, BatchApi, OpenAIBatches
-from relquery.backends.provider.batches.jobs import Job, Store
+from relquery.backends.provider.batches.jobs import BatchJob, Store
 from relquery.backends.provider.batches.run import BatchRun
 from relquery.backends.provider.budget import Usd, usd_of
 from relquery.backends.provider.client import ProviderClient
@@ -124,7 +124,7 @@ def forget_batch(path: Path, remote: str) -> int:
     return found.size
 
 
-async def _shown(job: Job, base_url: str | None, *, cancel: bool) -> Shown:
+async def _shown(job: BatchJob, base_url: str | None, *, cancel: bool) -> Shown:
     name, _, at = job.server.partition("@")
     provider, _, model = name.partition(":")
     shown = partial(Shown, job.server, job.remote, job.begun, job.size)

@@ -35,7 +35,7 @@ _COLUMNS = "id, server, remote, begun, owner, size, state"
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class BatchJob:
     """One batch. remote: the provider's id; None until it is known. owner: who submits it.
 
     begun: seconds since 1970. state: "begun", "sent", or "ended" once its results are there.
@@ -90,14 +90,14 @@ class Store:
             ) from error
         return store
 
-    def begin(self, server: str, customs: Sequence[str], now: float) -> Job | None:
+    def begin(self, server: str, customs: Sequence[str], now: float) -> BatchJob | None:
         """Write down a batch of those requests that are in none yet; None if all are."""
         with self._open() as connection:
             known = _jobs_by_custom(connection, customs)
             new = [custom for custom in customs if custom not in known]
             if not new:
                 return None
-            job = Job(uuid4().hex, server, None, now, _me(), len(new), "begun")
+            job = BatchJob(uuid4().hex, server, None, now, _me(), len(new), "begun")
             connection.execute(
                 f"INSERT INTO batches ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)",
                 (job.id, server, None, now, job.owner, job.size, job.state),
@@ -107,7 +107,7 @@ class Store:
             )
             return job
 
-    def take_over(self, job: Job) -> bool:
+    def take_over(self, job: BatchJob) -> bool:
         """Become the one who submits a batch; whether nobody else did so meanwhile."""
         with self._open() as connection:
             changed = connection.execute(
@@ -116,21 +116,21 @@ class Store:
             )
             return bool(changed.rowcount)
 
-    def sent(self, job: Job, remote: str) -> None:
+    def sent(self, job: BatchJob, remote: str) -> None:
         """Note the provider's id of a batch."""
         self._set(job, "remote = ?, state = 'sent'", remote)
 
-    def ended(self, job: Job) -> None:
+    def ended(self, job: BatchJob) -> None:
         """Note that the results of a batch are there."""
         self._set(job, "state = 'ended'")
 
-    def forget(self, job: Job) -> None:
+    def forget(self, job: BatchJob) -> None:
         """Forget a batch and its requests: it was not taken, or its results are not needed."""
         with self._open() as connection:
             connection.execute("DELETE FROM batch_requests WHERE batch = ?", (job.id,))
             connection.execute("DELETE FROM batches WHERE id = ?", (job.id,))
 
-    def release(self, job: Job, customs: Iterable[str]) -> None:
+    def release(self, job: BatchJob, customs: Iterable[str]) -> None:
         """Note that requests have no answer in their batch, so that another one may take them."""
         with self._open() as connection:
             connection.executemany(
@@ -151,20 +151,20 @@ class Store:
             found = [(custom, connection.execute(sql, (custom,)).fetchone()) for custom in customs]
         return {custom: Held.of(*row) for custom, row in found if row is not None}
 
-    def of(self, customs: Iterable[str]) -> dict[str, Job]:
+    def of(self, customs: Iterable[str]) -> dict[str, BatchJob]:
         """The batch of each request that is in one."""
         with self._open() as connection:
             return _jobs_by_custom(connection, customs)
 
-    def requests(self, job: Job) -> list[str]:
+    def requests(self, job: BatchJob) -> list[str]:
         """The requests of a batch that no other one has taken."""
         return self._listed("SELECT custom FROM batch_requests WHERE batch = ?", job.id)
 
-    def all(self) -> list[Job]:
+    def all(self) -> list[BatchJob]:
         """All batches, the oldest first."""
         with self._open() as connection:
             rows = connection.execute(f"SELECT {_COLUMNS} FROM batches ORDER BY begun").fetchall()
-        return [Job(*row) for row in rows]
+        return [BatchJob(*row) for row in rows]
 
     def refuse(self, server: str, settings: Iterable[str]) -> None:
         """Note settings that a server refuses, so that a later run leaves them out."""
@@ -176,7 +176,7 @@ class Store:
         """Settings that a server refuses, as far as is written down."""
         return set(self._listed("SELECT setting FROM batch_refusals WHERE server = ?", server))
 
-    def _set(self, job: Job, change: str, *values: object) -> None:
+    def _set(self, job: BatchJob, change: str, *values: object) -> None:
         with self._open() as connection:
             connection.execute(f"UPDATE batches SET {change} WHERE id = ?", (*values, job.id))
 
@@ -188,14 +188,14 @@ class Store:
         return transaction(self.path, is_durable=True)
 
 
-def _jobs_by_custom(connection: sqlite3.Connection, customs: Iterable[str]) -> dict[str, Job]:
+def _jobs_by_custom(connection: sqlite3.Connection, customs: Iterable[str]) -> dict[str, BatchJob]:
     columns = ", ".join(f"b.{name}" for name in _COLUMNS.split(", "))
     rows = connection.execute(
         f"SELECT r.custom, {columns} FROM batch_requests r JOIN batches b ON b.id = r.batch "
         "WHERE r.custom IN (SELECT value FROM json_each(?))",
         (json.dumps(list(customs)),),
     )
-    return {row[0]: Job(*row[1:]) for row in rows}
+    return {row[0]: BatchJob(*row[1:]) for row in rows}
 
 
 def _me() -> str:

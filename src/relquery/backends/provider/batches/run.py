@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from threading import Lock
 
 from relquery.backends.provider.batches.apis import BatchApi, Line, Standing, UndecidedError
-from relquery.backends.provider.batches.jobs import Job, Store
+from relquery.backends.provider.batches.jobs import BatchJob, Store
 from relquery.backends.provider.codec import RequestCodec
 from relquery.backends.provider.dispatch import SharedState
 from relquery.backends.provider.errors import reason_to_stop, refused
@@ -145,7 +145,7 @@ class BatchRun:
         if part:
             yield part
 
-    async def _submit(self, job: Job, lines: list[Line]) -> None:
+    async def _submit(self, job: BatchJob, lines: list[Line]) -> None:
         """Submit a batch. Raises ModelError where the provider does not take it."""
         self._hold(job, lines)
         is_prepared = False
@@ -169,7 +169,7 @@ class BatchRun:
             self.store.sent(job, remote)
             self.codec.reached = True
 
-    def _hold(self, job: Job, lines: list[Line]) -> None:
+    def _hold(self, job: BatchJob, lines: list[Line]) -> None:
         """Set aside what the requests may cost at most. Raises BudgetError."""
         budget, held = self.shared.budget, dict[str, float]()
         try:
@@ -192,7 +192,7 @@ class BatchRun:
             self._held |= held
         self.shared.counter.add(calls=len(lines))
 
-    def _drop(self, job: Job) -> None:
+    def _drop(self, job: BatchJob) -> None:
         """Free the requests of a batch that was not taken, and what was set aside for them."""
         customs = self.store.requests(job)
         held = {name: self._held.pop(name) for name in customs if name in self._held}
@@ -212,7 +212,7 @@ class BatchRun:
 
     # waiting
 
-    async def _look(self, job: Job) -> Standing | None:
+    async def _look(self, job: BatchJob) -> Standing | None:
         """How far a batch is, after taking its results if it has ended; None if it is not known
         yet. Raises ModelError.
         """
@@ -238,7 +238,7 @@ class BatchRun:
             raise ModelError(f"{self.api.title} refused the batch. {standing.why}")
         return standing
 
-    async def _found(self, job: Job) -> Job | None:
+    async def _found(self, job: BatchJob) -> BatchJob | None:
         """A batch whose id at the provider is not written down; None if that is not known yet, or
         if there is none, so that its requests are free again.
         """
@@ -261,11 +261,11 @@ class BatchRun:
         self.store.sent(job, remote)
         return replace(job, remote=remote)
 
-    def _is_fresh(self, job: Job) -> bool:
+    def _is_fresh(self, job: BatchJob) -> bool:
         """Whether a moment tells if a batch was taken."""
         return job.remote is None and self.now() - job.begun < _GRACE_SECONDS + _POLLS[-1]
 
-    def _unknown(self, job: Job) -> ModelError:
+    def _unknown(self, job: BatchJob) -> ModelError:
         return ModelError(
             f"{self.api.title} does not know the batch {job.remote}, which was submitted with this "
             "ledger: give the key of the account that submitted it. To submit its requests "
@@ -274,7 +274,7 @@ class BatchRun:
 
     # results
 
-    async def _collect(self, job: Job, standing: Standing) -> None:
+    async def _collect(self, job: BatchJob, standing: Standing) -> None:
         assert job.remote is not None
         freed: list[str] = []
         results, are_all = await self._loaded(job.remote, standing.answered)
@@ -357,7 +357,9 @@ class BatchRun:
         del self._open[row.custom]
         self.deliver(row.index, answer)
 
-    def _pending(self, jobs: Sequence[Job], standings: Sequence[Standing | None]) -> PendingError:
+    def _pending(
+        self, jobs: Sequence[BatchJob], standings: Sequence[Standing | None]
+    ) -> PendingError:
         known = [standing for standing in standings if standing is not None]
         last = max((each.expires or 0.0 for each in known), default=0.0)
         hours = max(1, round((last - self.now()) / 3600)) if last else 24
