@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from relquery.backends.local.asking import Asking, Piece
+from relquery.backends.local.asking import Asking
 from relquery.backends.local.batches import Batches
 from relquery.backends.local.host import Sink, Submission
 from relquery.backends.local.sizing import StoreOptions, open_store
@@ -24,12 +24,11 @@ from relquery.engine.executor import Clock, RealClock
 from relquery.engine.loop import Loop
 from relquery.engine.requests.labels import Normalization
 from relquery.engine.requests.pieces import PLAIN, Adapter, Chain, Placing
-from relquery.engine.requests.relquery import Latency
 from relquery.engine.scheduling.policies.catalogue import Settings, make_policy, needs_cost
 from relquery.engine.step.answer import failed
 from relquery.engine.step.shelf import States
 from relquery.errors import SHORTEN, ConfigError, RequestError, unknown
-from relquery.prompt import Answer, Blank, Exchange, Nest, Prompt, Sampling, Span
+from relquery.prompt import Blank, Exchange, Nest, Prompt, Sampling, Span
 from relquery.tools import CallForm, ToolCall, ToolResult, Tools
 
 if TYPE_CHECKING:
@@ -195,21 +194,6 @@ class LoadedEngine:
         """Whose pieces of text and schemas are read once; None for nobody's."""
         return "" if self.config.share_prefixes else tenant
 
-    # The machine
-
-    def reserve(self) -> None:
-        """Take the memory of the whole KV cache now; otherwise it is taken as the cache fills.
-
-        That costs up to a second per GiB, which a service would rather spend before the first
-        request. Runs one request.
-        """
-        # Two tokens: the states of a prompt whose answer has one may never enter the cache.
-        sink = _Nobody()
-        self.submit(Submission([(Span("."),)], Sampling(max_tokens=2)), sink)
-        while sink in self.batches.jobs:
-            self.batches.step()
-        self._executor.reserve()
-
     def calibrate(self, *, seed: int = 0, progress: Progress | None = None) -> Fit:
         """Measure what steps cost on this machine, and fit the linear cost model to them.
 
@@ -262,19 +246,6 @@ class LoadedEngine:
         if store.folder is not None:  # the first takes long for a large model
             names = (self.fingerprint_with(""), self.model.version, self.model.dtype)
         return open_store(self._executor, store, (names, self.config.block_size))
-
-
-class _Nobody:
-    """A Sink of a request whose answer nobody reads."""
-
-    def piece(self, index: int, piece: Piece) -> None:
-        """See Sink."""
-
-    def add(self, index: int, answer: Answer) -> None:
-        """See Sink."""
-
-    def end(self, latency: Latency | None, error: BaseException | None = None) -> None:
-        """See Sink."""
 
 
 def _render_each(

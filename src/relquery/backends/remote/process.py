@@ -24,7 +24,7 @@ from relquery.errors import ModelError
 from relquery.prompt import Answer
 
 if TYPE_CHECKING:
-    from relquery.backends.local.worker import Worker
+    from relquery.backends.local.service import Worker
 
 YOUNG = 10_000
 """New objects after which the garbage collector looks at the youngest; Python's own is 700."""
@@ -229,7 +229,7 @@ def _end_with_parent() -> None:
 def opened(outbox: Outbox, model: str, options: Mapping[str, Any]) -> Worker | None:
     """An engine with its model, of which the asker is told; None if it cannot be opened."""
     from relquery.backends.local.open import load_backend
-    from relquery.backends.local.worker import Worker
+    from relquery.backends.local.service import Worker
 
     try:
         backend = load_backend(model, **options)
