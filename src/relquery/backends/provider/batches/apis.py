@@ -27,8 +27,6 @@ _ENDED = {
     "expired": "The batch has expired.",
     "cancelled": "The batch was cancelled.",
 }
-_SKEW_SECONDS = 3_600.0
-"""Between the clock of a provider's replies and the one by which it dates batches, at most."""
 _PAGE = 100
 
 
@@ -62,6 +60,8 @@ class BatchApi(ABC):
     """Of batches."""
     after: ClassVar[str]
     """Parameter of a list: the last batch of the page before."""
+    slack: ClassVar[float]
+    """Seconds by which a batch may seem older than it is, our clock's error left out."""
     client: ProviderClient
     most: int
     """Requests of a batch."""
@@ -115,7 +115,7 @@ class BatchApi(ABC):
             reply = await self.client.call("GET", self.path, params=asked)
             page, begun = reply.json(), job.begun - _ahead(reply.headers.get("date"))
             for batch in page["data"]:
-                if _seconds(batch["created_at"]) < begun - _SKEW_SECONDS:
+                if _seconds(batch["created_at"]) < begun - self.slack:
                     return
                 yield batch
             if not (page.get("has_more") and page["data"]):
@@ -130,6 +130,7 @@ class OpenAIBatches(BatchApi):
     title: ClassVar[str] = "OpenAI"
     path: ClassVar[str] = "/batches"
     after: ClassVar[str] = "after"
+    slack: ClassVar[float] = 86_400.0  # it is known by our id, so that others do no harm
     most: int = 50_000
     most_bytes: int = 190_000_000
 
@@ -186,6 +187,7 @@ class AnthropicBatches(BatchApi):
     title: ClassVar[str] = "Anthropic"
     path: ClassVar[str] = "/v1/messages/batches"
     after: ClassVar[str] = "after_id"
+    slack: ClassVar[float] = 600.0
     most: int = 100_000
     most_bytes: int = 250_000_000
 
