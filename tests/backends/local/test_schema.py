@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from random import Random
 from unittest.mock import patch
@@ -14,7 +13,6 @@ import pytest
 
 from relquery.backends.local.embedded import EmbeddedBackend
 from relquery.backends.local.open import load_backend
-from relquery.backends.local.service import Engine
 from relquery.backends.schemas import closed
 from relquery.errors import ConfigError
 from relquery.prompt import Answer, Finish, Sampling, Span
@@ -94,21 +92,3 @@ def test_a_schema_that_cannot_be_followed_is_refused_at_once(backend: EmbeddedBa
             act()
     assert not backend.engine.waiting
     backend.check(Sampling(schema=STRUCT))
-
-
-def test_clients_of_one_engine_have_answers_under_their_own_schemas() -> None:
-    schemas = [as_text(bounded(Random(seed))) for seed in range(6)]
-    with Engine(MODEL, cache_tokens=2048, policy="fcfs") as engine:
-
-        def asked(schema: str) -> list[Answer]:
-            prompts = [f"Row {row}." for row in range(4)]
-            return engine.submit(prompts, max_tokens=1500, schema=schema, tenant=schema).result(60)
-
-        with ThreadPoolExecutor(6) as clients:
-            found = list(clients.map(asked, schemas))
-        for answers, schema in zip(found, schemas, strict=True):
-            for answer in answers:
-                check(answer, schema)
-        with pytest.raises(ConfigError, match="uniqueItems"):
-            asked('{"type": "array", "uniqueItems": true}')
-        assert asked(schemas[0])[0].text == found[0][0].text

@@ -151,10 +151,6 @@ FILTERED: Any = {"incomplete_details": {"reason": "content_filter"}}
     ("api", "reply", "error"),
     [
         ("chat", completion("cut of", "length", output_tokens=5), "cut off after 5 tokens"),
-        ("chat", completion(None, "content_filter"), "content filter"),
-        ("chat", completion(None, refusal="I must not."), "refused: I must not."),
-        ("chat", completion(None), "answer is incomplete"),
-        ("chat", completion("x", "tool_calls"), "tool_calls"),
         ("chat", {"error": {"message": "busy"}}, "not a chat completion"),
         ("chat", {"choices": []}, "not a chat completion"),
         ("chat", "<html>hello", "<html>hello"),
@@ -208,23 +204,6 @@ def test_labels_are_asked_for_by_a_schema_or_in_words_or_by_the_prompt_alone() -
     told = sent(codec_of("chat", Sampling(labels=("Yes", "No"), told=True)))
     assert "response_format" not in told
     assert told["messages"][0]["content"] == "Be brief."
-
-
-def test_no_other_text_than_a_label_becomes_a_value() -> None:
-    labels = {
-        "Yes": "Yes",
-        "  No ": "No",
-        '{"answer": "No"}': "No",
-        **dict.fromkeys(['{"answer": "Maybe"}', '{"answer": ["Yes"]}', '{"reply": "Yes"}']),
-        **dict.fromkeys(['"Yes"', "yes", "Yes.", "Hardly", ""]),
-    }
-    for text, label in labels.items():
-        answer = answered(completion(text), LABELS)
-        assert answer.text == label
-        assert (answer.error is None) == (label is not None)
-    assert "'Hardly' is not one of the labels" in str(answered(completion("Hardly"), LABELS).error)
-    cut = answered(completion("Yes", "length"), LABELS)
-    assert (cut.text, cut.finish) == (None, Finish.LENGTH)
 
 
 SENTIMENT = Sampling(labels=("positive", "negative", "neutral"), scored=True)
