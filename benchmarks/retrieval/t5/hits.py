@@ -100,8 +100,9 @@ def beside_reorder(hits: Hits, squad: Squad) -> Hits:
 
 
 def _tokens(backend: Recording, prompt: Prompt) -> list[int]:
-    (run,) = backend.runs(prompt) or ()
-    tokens: list[int] = run.tolist()
+    runs = backend.runs(prompt)
+    assert runs is not None, "an engine knows its tokens"
+    tokens: list[int] = runs[0].tolist()
     return tokens
 
 
