@@ -224,7 +224,7 @@ class LazyBackend(Backend):
         return self._backend.known_as()
 
     def tally(self) -> Tally | None:
-        """See Backend. Opens nothing."""
+        """What was sent so far; opens nothing."""
         return None if self._opened is None else self._opened.tally()
 
     @property
@@ -282,7 +282,7 @@ class Answering(Protocol):
     """What tells an object with a name that answers prompts; see Backend."""
 
     def answer(self, prompts: Sequence[Prompt], sampling: Sampling) -> Answers:
-        """See Backend.answer."""
+        """(index into prompts, answer) as they come; see Backend."""
 
 
 class Adopted(Backend):

@@ -216,7 +216,7 @@ class EngineClient(Backend, Insight):
         return job
 
     def answer(self, prompts: Sequence[Prompt], sampling: Sampling) -> Answers:
-        """See Backend. The job is submitted at once: several calls run in the same steps."""
+        """Answers of a job that is submitted at once: several calls run in the same steps."""
         return _Taken(self.begin(prompts, sampling))
 
     def answers(
@@ -263,7 +263,7 @@ class EngineClient(Backend, Insight):
         return found
 
     def prepare(self, prompts: Sequence[Prompt]) -> None:
-        """See Insight. The states are the tenant's own; all may read them where there is none."""
+        """Compute states, which are the tenant's own; all may read them where there is none."""
         if not self.tenant:
             self.ask("share", list(prompts), self.adapter)
         for answer in self.answers([_ended(prompt) for prompt in prompts], Sampling(max_tokens=1)):

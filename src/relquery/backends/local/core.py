@@ -118,7 +118,7 @@ class LoadedEngine:
     # As an EngineHost
 
     def submit(self, submission: Submission, sink: Sink, arrival: float | None = None) -> bool:
-        """See EngineHost, and for `arrival` Loop.submit. Raises what cannot be asked."""
+        """Queue a job; False if it is closed. arrival: see Loop.submit. Raises ConfigError."""
         if self.closed:
             return False
         asked, tenant = submission, submission.tenant
@@ -131,7 +131,7 @@ class LoadedEngine:
         return not self.closed and self.batches.cancel(sink)
 
     def hear(self, bell: SimpleQueue[T], until: float | None) -> T:
-        """See EngineHost: runs steps, which fill the queue."""
+        """The next thing in a queue that steps fill, which are run here."""
         while bell.empty():
             if until is not None and self.clock.now() >= until:
                 raise TimeoutError
@@ -186,7 +186,7 @@ class LoadedEngine:
         return "chain" if self.model.is_relocatable else "bound"
 
     def _rendered(self, prompts: Sequence[Prompt], tenant: str) -> Iterator[Chain | RequestError]:
-        """See `render`. Prompts that are built when they are read are not all held."""
+        """Prompts as tokens, without holding all that are built when they are read."""
         for start in range(0, len(prompts), _AT_ONCE):
             yield from self.render(list(prompts[start : start + _AT_ONCE]), tenant)
 

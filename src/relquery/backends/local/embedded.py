@@ -71,12 +71,12 @@ def facts_of(engine: LoadedEngine) -> Facts:
 
 
 def state(engine: LoadedEngine, most: int = FORECASTS, tenant: str | None = None) -> EngineState:
-    """See state_of."""
+    """What it is doing now. most: relQueries that are listed. tenant: whose; None for all."""
     return state_of(engine.engine, most, tenant)
 
 
 def forecast(engine: LoadedEngine, sink: Sink) -> float | None:
-    """See Batches.forecast. For those who ask in the engine's own process."""
+    """Seconds until a job's last answer, for those who ask in the engine's own process."""
     return engine.batches.forecast(sink)
 
 
@@ -92,18 +92,18 @@ def known_as(engine: LoadedEngine, adapter: str = "") -> tuple[str, ...]:
 
 
 def check(engine: LoadedEngine, sampling: Sampling) -> None:
-    """See Backend.check."""
+    """Raises ConfigError for a sampling that no prompt can be asked with."""
     engine.asking(sampling)
 
 
 def one_pass(engine: LoadedEngine, sampling: Sampling) -> bool:
-    """See Insight."""
+    """Whether an answer takes no forward pass beside those of its prompt."""
     example = _example(engine, sampling)
     return example.prefill_only or example.drafting
 
 
 def prompt_tokens(engine: LoadedEngine, prompts: Sequence[Prompt], sampling: Sampling) -> list[int]:
-    """See Insight."""
+    """Tokens of each prompt as it would be sent; 0 for one that would be refused."""
     asking = engine.asking(sampling)
     return [_tokens(engine, asking, each) for each in engine.render(prompts)]
 
@@ -111,7 +111,7 @@ def prompt_tokens(engine: LoadedEngine, prompts: Sequence[Prompt], sampling: Sam
 def predict(
     engine: LoadedEngine, prompt_tokens: Sequence[int], sampling: Sampling, cached: int = 0
 ) -> float | None:
-    """See Insight. None where it is not known what steps cost."""
+    """Seconds until the last answer, at most; None where it is not known what steps cost."""
     cost, config = engine.cost, engine.config
     if cost is None:
         return None
@@ -126,7 +126,7 @@ def predict(
 
 
 def runs(engine: LoadedEngine, prompt: Prompt) -> list[TokenIds]:
-    """See Insight."""
+    """Token ids of a prompt's own text: before, between and after its independent spans."""
     found: list[list[TokenIds]] = [[]]
     for part in _chain(engine, prompt).parts:
         if isinstance(part, Chain):
@@ -157,7 +157,10 @@ def share(engine: LoadedEngine, prompts: Sequence[Prompt], adapter: str = "") ->
 def inspect(
     engine: LoadedEngine, prompt: Prompt, tenant: str = "", adapter: str = ""
 ) -> tuple[SpanState, ...]:
-    """See Insight. tenant: who would send it, and may read only some states."""
+    """The pieces of a prompt, and how much of each the cache would serve.
+
+    tenant: who would send it, and may read only some states.
+    """
     loop, request = engine.engine, _unasked(engine, _chain(engine, prompt), adapter)
     loop.commons.claim(request, tenant)
     beside = [loop.shelf.where(request, i) for i in range(len(request.pieces))]

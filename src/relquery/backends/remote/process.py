@@ -275,7 +275,7 @@ class Hosting(Protocol):
         """The engine as the thread sees it which runs what is posted."""
 
     def submit(self, submission: Submission, sink: Sink) -> object:
-        """See EngineHost."""
+        """Queue a job; its answers go to the sink."""
 
     def post(self, command: Callable[[], object]) -> object:
         """Have that thread run a command."""
