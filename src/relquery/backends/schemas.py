@@ -22,7 +22,7 @@ _NAMED = ("properties", "patternProperties", "dependentSchemas", "$defs", "defin
 Schema = Mapping[str, Any]
 
 
-def _rebuilt(schema: Schema, change: Callable[[Any, str], Any]) -> dict[str, Any]:
+def rebuilt(schema: Schema, change: Callable[[Any, str], Any]) -> dict[str, Any]:
     """A schema with those inside changed, its definitions too. change: gets one, and its place:
     the keyword, and its number or name there."""
     found = dict(schema)
@@ -40,7 +40,7 @@ def _inside(schema: Any) -> Iterator[Any]:
     """The schemas inside a schema, one level deeper."""
     found: list[Any] = []
     if isinstance(schema, dict):
-        _rebuilt(schema, lambda each, place: found.append(each))
+        rebuilt(schema, lambda each, place: found.append(each))
     yield from found
 
 
@@ -57,7 +57,7 @@ def _close(schema: Any, where: str) -> Any:
     # true and false are schemas too
     if not isinstance(schema, dict) or where.startswith("allOf/"):
         return schema
-    return _rebuilt(_close_object(schema, "The schema"), _close)
+    return rebuilt(_close_object(schema, "The schema"), _close)
 
 
 def _close_object(schema: Schema, where: str, all_keys: bool = True) -> dict[str, Any]:
@@ -165,7 +165,7 @@ class _Reader:
             found = _close_object(found, where, self._all_keys)
         _check_numbers([found[name] for name in _NUMBERS if name in found], where)
         found = _with_patterns(_with_keys(found, where), where)
-        return _rebuilt(
+        return rebuilt(
             found,
             lambda inner, place: self.written(
                 inner, f"{where}/{place}", is_open or place.startswith("allOf/")

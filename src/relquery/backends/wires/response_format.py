@@ -8,14 +8,13 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from relquery.backends.schemas import closed
+from relquery.backends.schemas import closed, rebuilt
 from relquery.backends.wires.messages import Messages, with_rule
 from relquery.prompt import Sampling
 
-_BOUNDS, _FAR = ("minimum", "maximum"), 2**31 - 1
+_BOUNDS, _FAR = {"minimum", "maximum"}, 2**31 - 1
 _KEPT = 64
 """Samplings whose schemas are kept, as each call asks for them."""
-_VALUES = ("enum", "const", "default", "examples")
 
 TOLD = "told"
 """What a request does without if it does not leave it to the prompt to tell the labels."""
@@ -88,22 +87,19 @@ def schema_of(sampling: Sampling) -> dict[str, Any] | None:
     return _only_answer(schema) | shared
 
 
-def _without_far_bounds(schema: dict[str, Any]) -> dict[str, Any]:
+def _without_far_bounds(schema: Any, place: str = "") -> Any:
     """A schema without those bounds of integers that are the type's: they take tokens of each row,
     and answers are checked in any case.
     """
-    is_integer = schema.get("type") == "integer"
-    return {
-        name: value if name in _VALUES else _inside(value)
-        for name, value in schema.items()
-        if not (is_integer and name in _BOUNDS and isinstance(value, int) and abs(value) >= _FAR)
-    }
-
-
-def _inside(part: Any) -> Any:
-    if isinstance(part, list):
-        return [_inside(each) for each in part]
-    return _without_far_bounds(part) if isinstance(part, dict) else part
+    del place
+    if not isinstance(schema, dict):
+        return schema
+    kept = dict(schema)
+    if schema.get("type") == "integer":
+        for name in _BOUNDS & schema.keys():
+            if isinstance(schema[name], int) and abs(schema[name]) >= _FAR:
+                del kept[name]
+    return rebuilt(kept, _without_far_bounds)
 
 
 def _only_answer(schema: dict[str, Any]) -> dict[str, Any]:
