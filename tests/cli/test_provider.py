@@ -53,6 +53,28 @@ def test_the_options_reach_the_server(rows: Path, run: Run) -> None:
         assert server.peak <= 3
 
 
+def test_a_local_model_filters_and_a_providers_writes_within_a_budget_and_resumes(
+    rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, relquery: Run
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    query = "SELECT LLM('up', n, model := 'openai:m') FROM t WHERE AI_FILTER('Any?', n) OR n >= 0"
+    ledger = str(tmp_path / "run.db")
+    with serving(answer) as server:
+        options = (
+            "-t",
+            str(rows),
+            "--model",
+            "random:layers=1,hidden=16",
+            "--base-url",
+            server.url,
+        )
+        limits = ("--budget", "10 calls", "--concurrency", "1", "--ledger", ledger)
+        relquery("sql", query, *options, *limits, code=1)
+        assert len(server.asked) == 10
+        relquery("resume", ledger, "--budget", "20 calls")
+        assert len(server.asked) == 30
+
+
 def test_time_ends_rows_that_have_no_answer(rows: Path, run: Run) -> None:
     def mostly(body: Json) -> Reply | Silence:
         is_hung = re.search(r"\b7\b", question(body))

@@ -40,6 +40,7 @@ _OF_ANY_PROVIDER = frozenset(
     )
 )
 """Options that say nothing of where a provider is, who asks it, and how it is spoken to."""
+_OF_ONE_PROVIDER = ("base_url", "api_key", "api_key_command", "rpm", "tpm", "service_tier")
 _OF_SNOWFLAKE = re.compile(
     r"(?:llama\d|(?:llama|mistral|mixtral|snowflake|reka|jamba|deepseek|openai)-)[\w.-]*"
 )
@@ -150,6 +151,9 @@ def load_named(
         of, of_own = (each.partition(":")[0] for each in (answering, own))
         is_same = of == of_own and not _is_address(answering)
         shared = {k: v for k, v in options.items() if is_same or k in _OF_ANY_PROVIDER}
+    elif is_served(answering):  # those of the command line, where the own model is on this machine
+        known = (*_OF_ANY_PROVIDER, *_OF_ONE_PROVIDER)
+        shared = {k: v for k, v in options.items() if k in known}
     return load(answering, **with_ledger(shared | more, ledger))
 
 

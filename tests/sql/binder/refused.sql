@@ -8,6 +8,8 @@ AI_CLASSIFY(title, ['a', 'b', 'a'], multi := true)  ! ConfigError give each labe
 AI_CLASSIFY(title, ['a', ''], multi := true)  ! ConfigError must not be empty
 AI_CLASSIFY(['a', 'b'])  ! QueryError has no field
 AI_CLASSIFY(title, ['a'], {'output_mode': 'many'})  ! QueryError expected 'single' or 'multi'
+AI_SENTIMENT(title, 'plot')  ! QueryError Aspects are a list
+AI_REDACT(title, [])  ! QueryError needs one text
 AI_EXTRACT(title)  ! QueryError does not say what to extract
 AI_EXTRACT(title, 'what ever')  ! QueryError is not a type
 AI_EXTRACT(title, 'a INTEGER', stop := 'x')  ! QueryError sets stop

@@ -57,6 +57,15 @@ def test_a_query_may_redact_or_not_whatever_the_connection_does() -> None:
         ]
 
 
+def test_a_prompt_that_is_an_expression_keeps_its_words() -> None:
+    backend = FakeBackend(lambda query, fields: query)
+    with connect(backend, ledger=None, redact=True, form="json") as con:
+        con.sql(ROWS)
+        result = con.sql("SELECT LLM('Write to ' || full_name, id) FROM calls WHERE id = 1")
+        assert result.fetchall() == [("Write to Anna Berger",)]
+        assert [one.query for one in backend.asked] == ["Write to [NAME_1]"]
+
+
 def test_a_call_may_be_left_out_and_a_filter_and_a_page_work(tmp_path: Path) -> None:
     backend = FakeBackend(lambda query, fields: "Yes")
     with connect(backend, ledger=None, redact=["NAME"], form="json") as con:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -134,6 +135,11 @@ class Sql(ConnectionOptions):
         print_errors(outcome.result)
         if outcome.result.errors and not self.allow_errors:
             raise typer.Exit(ROWS_LOST)
+
+    @property
+    def names_models(self) -> bool:
+        """Whether calls of the query, or those that a shell may run, name models."""
+        return self.query is None or re.search(r"(?i)\bmodel\b|ai_complete", self.query) is not None
 
     def _asked(self, con: Connection, text: str, params: Any, watch: Watch) -> Outcome:
         if self.preview is None:

@@ -70,6 +70,11 @@ class ProviderOptions:
         "With --batch: wait for the answers, which may take a day.", "--wait", default=False
     )
 
+    @property
+    def names_models(self) -> bool:
+        """Whether calls may name models of providers."""
+        return True
+
     def of_provider(self, model: str, ledger: Path | None) -> dict[str, Any]:
         """What the backend is given. Raises ConfigError for what does not go together."""
         words = {each.name: getattr(self, each.name) for each in fields(ProviderOptions)}
@@ -78,12 +83,13 @@ class ProviderOptions:
             for name, value in words.items()
             if value is not None and name not in ("batch", "wait")
         }
-        if named and not is_served(model):
+        if named and not (is_served(model) or self.names_models):
             given = ", ".join(f"--{name.replace('_', '-')}" for name in named)
             raise ConfigError(
                 f"{given}: only for a provider's model, such as openai:NAME, or for the address of "
                 f"a server. The model is '{model}'. Leave "
-                f"{'it' if len(named) == 1 else 'them'} out, or give another --model."
+                f"{'it' if len(named) == 1 else 'them'} out, or give another --model, here or in a "
+                "call: model := 'openai:NAME'."
             )
         found = {_RENAMED.get(name, name): value for name, value in named.items()}
         found |= self._of_batches(model, ledger)
@@ -180,7 +186,8 @@ class ConnectionOptions(EngineOptions, ProviderOptions):
     def of_backend(self) -> dict[str, Any]:
         """Options of the backend. Raises ConfigError."""
         cache = {"prefix_caching": False} if self.no_cache else {}
-        return cache | self.of_engine() | self.of_provider(self.answering, self.ledger)
+        of_provider = self.of_provider(self.answering, self.ledger)
+        return cache | self.of_engine() | (of_provider if is_served(self.answering) else {})
 
     def backend(self) -> LazyBackend:
         """The backend, which is loaded when it is first asked."""
@@ -189,7 +196,8 @@ class ConnectionOptions(EngineOptions, ProviderOptions):
     def models(self) -> Models:
         """The models that calls may name."""
         form = None if self.prompt_form is None else self._form()
-        return models_of({}, self.answering, self.of_backend(), self.ledger, form, _load_named)
+        options = self.of_backend() | self.of_provider(self.answering, self.ledger)
+        return models_of({}, self.answering, options, self.ledger, form, _load_named)
 
     def connect(self, backend: LazyBackend, *, stores: bool = True) -> Connection:
         """Open the database, with its tables. stores: whether answers are kept."""

@@ -39,6 +39,11 @@ def sentiment(given: LlmFunction) -> Expression:
     if aspects is not None:
         given.options.setdefault("labels", aspects)
     names, sampling = given.labels(), replace(given.sampling(), labels=())
+    if len(given.nodes) > 1 and any(isinstance(literal_of(one), str) for one in given.nodes):
+        raise QueryError(
+            f"{given.written} has a text that is no column. Aspects are a list, and words of your "
+            "own an instruction: AI_SENTIMENT(column, ['price'], instruction := '...')."
+        )
     if names is None:
         _ask("What is the sentiment of the text?", given)
         ask_for_labels(_FEELINGS, given)
@@ -105,7 +110,9 @@ def redact(given: LlmFunction) -> Expression:
     What rules find is replaced before the text is sent. The model names the rest, which is looked
     for in the text; so nothing else of it changes.
     """
-    listed = given.take(tuple) or given.options.pop("labels", None)
+    listed = given.take(tuple)
+    if listed is None:
+        listed = given.options.pop("labels", None)
     kinds = OF_MODELS if listed is None else given.kinds(listed, OF_MODELS)
     if len(given.nodes) != 1 or isinstance(literal_of(given.nodes[0]), Template) or not kinds:
         raise QueryError(

@@ -154,7 +154,7 @@ class Execution:
         context, call = self.context.sent(call)
         alike = self._in_known_order(call)
         given, modules = rows.cells(alike.fields, wanted), context.modules(alike)
-        cells = hidden(given, call.task.redact)
+        cells = hidden(given, call.task)
         question = Question(name, call.task, len(wanted), cells, modules, call.keys)
         is_kept = self.context.ledger is not None and has_one_answer(call.sampling)
         self.paid.kept &= is_kept

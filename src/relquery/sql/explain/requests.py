@@ -84,7 +84,7 @@ class RequestPlanner:
         Raises QueryError if the fields of a row cannot be computed.
         """
         backend = self.context.backend
-        cells = hidden(rows.cells(call.fields, wanted), call.task.redact)
+        cells = hidden(rows.cells(call.fields, wanted), call.task)
         if call.task.kind not in ("match", "group"):
             # Rows of a call without fields are all alike.
             count, modules = len(wanted) if rows.known.held else 1, self.context.modules(call)

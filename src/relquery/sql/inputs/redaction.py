@@ -27,14 +27,14 @@ from relquery.sql.types.leaves import Number, dumped
 from relquery.sql.types.shape import InvalidAnswerError
 
 
-def hidden(cells: Cells, kinds: tuple[str, ...] | None) -> Cells:
-    """Cells with placeholders in place of personal data of some kinds."""
-    if not kinds:
+def hidden(cells: Cells, task: Task) -> Cells:
+    """Cells with placeholders in place of the personal data that a call must not send."""
+    if not task.redact:
         return cells
 
     def read(rows: Int64s) -> pa.Table:
         table = cells.read(rows)
-        texts = [found for found, _ in _rows(table, cells, kinds)]
+        texts = [found for found, _ in _rows(table, cells, task)]
         columns = zip(*texts, strict=True) if texts else [()] * table.num_columns
         arrays = map(pa.array, columns, table.schema.types)
         return pa.table(list(arrays), names=table.column_names)
@@ -55,7 +55,7 @@ def completed(
     wanted = [row for row, at in enumerate(of_row.tolist()) if at >= 0 and has_data[at]]
     found, of_row = list(answers), of_row.copy()
     part = cells.part(np.array(wanted, np.int64))
-    rows = _rows(part.read(part.rows), part, task.redact or ()) if wanted else iter(())
+    rows = _rows(part.read(part.rows), part, task) if wanted else iter(())
     for row, (texts, placeholders) in zip(wanted, rows, strict=True):
         answer = found[of_row[row]]
         of_row[row] = len(found)
@@ -73,12 +73,13 @@ def _needs_row(answer: Answer, task: Task) -> bool:
 
 
 def _rows(
-    table: pa.Table, cells: Cells, kinds: tuple[str, ...]
+    table: pa.Table, cells: Cells, task: Task
 ) -> Iterator[tuple[list[str | None], Placeholders]]:
-    """(texts to send, their placeholders) of each row."""
+    """(texts to send, their placeholders) of each row. A prompt has no name that tells its kind."""
+    names = ("", *cells.names[1:]) if task.is_by_row else cells.names
     for row in zip(*(column.to_pylist() for column in table.columns), strict=True):
-        placeholders = Placeholders(kinds, filter(None, row))
-        fields = zip(row, cells.forms, cells.names, strict=True)
+        placeholders = Placeholders(task.redact or (), filter(None, row))
+        fields = zip(row, cells.forms, names, strict=True)
         yield [_written(*field, placeholders) for field in fields], placeholders
 
 
