@@ -152,8 +152,8 @@ def load_named(
         is_same = of == of_own and not _is_address(answering)
         shared = {k: v for k, v in options.items() if is_same or k in _OF_ANY_PROVIDER}
     elif is_served(answering):  # those of the command line, where the own model is on this machine
-        known = (*_OF_ANY_PROVIDER, *_OF_ONE_PROVIDER)
-        shared = {k: v for k, v in options.items() if k in known}
+        of_one = () if _is_address(answering) else _OF_ONE_PROVIDER
+        shared = {k: v for k, v in options.items() if k in (*_OF_ANY_PROVIDER, *of_one)}
     return load(answering, **with_ledger(shared | more, ledger))
 
 

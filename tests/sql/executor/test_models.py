@@ -209,7 +209,8 @@ def test_costs_are_told_by_model() -> None:
         ("http://h/v1", "openai:a", {"budget", "timeout"}),
         ("other", "openai:a", {"budget", "timeout", "model", "api_key"}),
         ("some/folder", "openai:a", set()),
-        ("openai:b", "demo", set()),
+        ("openai:b", "demo", {"api_key", "base_url", "budget", "timeout", "rpm"}),
+        ("http://h/v1", "demo", {"budget", "timeout"}),
     ],
 )
 def test_keys_and_addresses_stay_with_their_provider(
