@@ -100,14 +100,17 @@ def _sum(one: Any, other: Any) -> Any:
     return round(one + other, 12) if isinstance(one, float) else one + other
 
 
+_Usage = TotalUsage
+
+
 @dataclass
 class LMStats:
     """What an LM was asked."""
 
-    TotalUsage: ClassVar[type[TotalUsage]] = TotalUsage
-    physical_usage: TotalUsage = field(default_factory=TotalUsage)
+    TotalUsage: ClassVar[type[_Usage]] = _Usage
+    physical_usage: _Usage = field(default_factory=_Usage)
     """Of requests that were sent."""
-    virtual_usage: TotalUsage = field(default_factory=TotalUsage)
+    virtual_usage: _Usage = field(default_factory=_Usage)
     """Also of those that were answered before. Such a request counts as the mean of all that were
     sent, and a verb that is run again as the first time."""
     calls: int = 0
