@@ -1,6 +1,7 @@
 """Runs a query on executors of their own, as a program: python -m tests.spark.cluster URL FOLDER.
 
-Prints the number of rows with the right answer, then the report as JSON.
+With `speculate` behind these, Spark begins each task a second time if it takes long. Prints the
+number of rows with the right answer, then the report as JSON.
 """
 
 from __future__ import annotations
@@ -15,10 +16,20 @@ from tests.spark.conftest import session
 ROWS, DISTINCT = 1_200, 300
 
 
-def main(url: str, folder: str) -> None:
+SPECULATES = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "50ms",
+    "spark.speculation.multiplier": "1.01",
+    "spark.speculation.quantile": "0.1",
+    "spark.speculation.minTaskRuntime": "50ms",
+}
+
+
+def main(url: str, folder: str, *more: str) -> None:
     """Ask about 300 texts in 1,200 rows."""
     warnings.simplefilter("ignore")
-    spark = session("local-cluster[2,1,1024]")
+    cores = 2 if more else 1
+    spark = session(f"local-cluster[2,{cores},1024]", **(SPECULATES if more else {}))
     rows = spark.range(ROWS, numPartitions=4).selectExpr(
         "id", f"concat('text ', id % {DISTINCT}) AS text", "concat('kind ', id % 7) AS kind"
     )

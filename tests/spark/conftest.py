@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parents[2]
+REMOTE = "RELQUERY_TEST_REMOTE"
+"""Names the address of Spark Connect, e.g. `local[2]`, if the tests are to use it."""
 QUIET = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -39,7 +42,11 @@ def session(master: str, **settings: str) -> SparkSession:
     from pyspark.sql import SparkSession
 
     paths = [str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
-    builder = SparkSession.builder.master(master).appName("relquery")
+    remote = os.environ.get(REMOTE)
+    if remote:
+        os.environ["PYSPARK_PYTHON"] = sys.executable  # read where the server starts
+    builder = SparkSession.builder.remote(remote) if remote else SparkSession.builder.master(master)
+    builder = builder.appName("relquery")
     for name, value in {**QUIET, **settings}.items():
         builder = builder.config(name, value)
     builder = builder.config("spark.executorEnv.PYTHONPATH", os.pathsep.join(filter(None, paths)))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from time import sleep
 
 import pyarrow as pa
 import pytest
@@ -15,6 +17,7 @@ from relquery.config import QueryConfig
 from relquery.prompt import Answer, Finish, Prompt, Sampling
 from relquery.spark import asks as worker
 from relquery.spark.asks import COUNTS, FINISH, KEY, KNOWN, LINES, TROUBLE, Asks, Place
+from relquery.spark.claims import AttemptClaims, remove_claims
 from relquery.sql import names as ours
 from relquery.sql.binder.call import Task
 
@@ -40,7 +43,7 @@ class Counting(Backend):
                 yield index, Answer(f"answer {row}", Finish.STOP, prompt_tokens=row)
 
 
-FIRST = Place(3, 0, careful=False)
+FIRST = Place(3, 0)
 
 
 @pytest.fixture
@@ -105,9 +108,9 @@ def test_no_input_is_no_answer(asks: Asks, monkeypatch: pytest.MonkeyPatch) -> N
     assert _ask(asks, Counting(), monkeypatch, rows=0).num_rows == 0
 
 
-@pytest.mark.parametrize("careful", [False, True])
+@pytest.mark.parametrize("is_second", [False, True])
 def test_what_an_attempt_has_got_before_it_died_is_not_asked_again(
-    asks: Asks, monkeypatch: pytest.MonkeyPatch, careful: bool
+    asks: Asks, monkeypatch: pytest.MonkeyPatch, is_second: bool
 ) -> None:
     def die(row: int) -> None:
         if len(first.asked) == 25:
@@ -115,8 +118,8 @@ def test_what_an_attempt_has_got_before_it_died_is_not_asked_again(
 
     first, second = Counting(die), Counting()
     with pytest.raises(ConnectionError):
-        _ask(asks, first, monkeypatch, Place(3, 0, careful))
-    found = _ask(asks, second, monkeypatch, Place(3, 1, careful))
+        _ask(asks, first, monkeypatch, Place(3, 0, is_second))
+    found = _ask(asks, second, monkeypatch, Place(3, 1, is_second))
     _check(found)
     answered = {row for row in first.asked if row % 10 != 7}
     assert answered.isdisjoint(second.asked)
@@ -124,7 +127,7 @@ def test_what_an_attempt_has_got_before_it_died_is_not_asked_again(
     assert not any(found.column(KNOWN).to_pylist())
     assert min(found.column(COUNTS[0]).to_pylist()) == 1
     other = Counting()
-    _ask(asks, other, monkeypatch, Place(4, 0, careful))  # of other inputs, as far as it can know
+    _ask(asks, other, monkeypatch, Place(4, 0, is_second))  # of other inputs, as far as it can know
     assert len(other.asked) == 60
 
 
@@ -151,20 +154,57 @@ def test_what_the_ledger_had_before_is_not_asked(
     assert sum(found.column(KNOWN).to_pylist()) == 18
 
 
-def test_attempts_beside_each_other_ask_next_to_nothing_twice(
-    asks: Asks, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("rows", [60, 4])
+def test_attempts_that_run_at_once_ask_each_input_once(
+    asks: Asks, monkeypatch: pytest.MonkeyPatch, rows: int
 ) -> None:
-    inner = Counting()
+    monkeypatch.setattr(worker, "_LOOK", 0.005)
+    backend = Counting(lambda row: sleep(0.002))
+    with ThreadPoolExecutor(3) as pool:
+        attempts = [
+            pool.submit(_ask, asks, backend, monkeypatch, Place(3, at, has_rivals=True), rows)
+            for at in range(3)
+        ]
+        for one in attempts:
+            _check(one.result(), rows)
+    kept = [row for row in backend.asked if row % 10 != 7]  # what failed is asked by each
+    assert len(kept) == len(set(kept))
 
-    def run_the_other(row: int) -> None:
-        if len(outer.asked) == 5:
-            _check(_ask(asks, inner, monkeypatch, Place(3, 1, careful=True)))
 
-    outer = Counting(run_the_other)
-    _check(_ask(asks, outer, monkeypatch, Place(3, 0, careful=True)))
-    # The slice that the slower one had begun, and what has no answer that is kept.
-    both = [row for row in outer.asked if row in inner.asked and row % 10 != 7]
-    assert len(both) <= worker._SLICE
+def test_what_a_lost_attempt_has_claimed_is_asked_once_it_gives_no_answers(
+    asks: Asks, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(worker, "_LOOK", 0.005)
+    monkeypatch.setattr(worker, "_PATIENCE", 0.2)
+
+    def leave(row: int) -> None:
+        if len(lost.asked) == 10:
+            raise ConnectionError("the executor is gone")
+
+    lost, second = Counting(leave), Counting()
+    monkeypatch.setattr(AttemptClaims, "close", lambda self: None)  # as one that is killed
+    with pytest.raises(ConnectionError):
+        _ask(asks, lost, monkeypatch, Place(3, 0, has_rivals=True))
+    _check(_ask(asks, second, monkeypatch, Place(3, 1, has_rivals=True)))
+    assert not {row for row in lost.asked if row % 10 != 7} & set(second.asked)
+    remove_claims(tmp_path, "run")
+    assert not [*tmp_path.glob("*.claims")]
+
+
+def test_a_claim_is_of_the_first_to_want_it_and_of_the_first_attempt_where_two_do(
+    tmp_path: Path,
+) -> None:
+    one, two = AttemptClaims(tmp_path, "run-1", 1), AttemptClaims(tmp_path, "run-1", 2)
+    keys = [bytes([at]) for at in range(4)]
+    assert two.take(keys[:2]) == {*keys[:2]}
+    assert one.take(keys[:3]) == {keys[2]}
+    assert one.free(keys) == {*keys[2:]}
+    assert two.take(keys[2:]) == {keys[3]}
+    assert not two.free(keys[2:3])
+    two.give_back(keys[0])
+    assert one.free(keys[:2]) == {keys[0]}
+    two.close()
+    assert one.free(keys) == {*keys}
 
 
 def test_an_error_that_should_raise_stops_the_rest(

@@ -44,8 +44,27 @@ def test_a_killed_executor_repeats_no_call_that_was_answered(tmp_path: Path) -> 
         assert again <= CONCURRENCY  # what was in flight on the executor
 
 
-def _run(server: StandIn, folder: Path, half_way: Callable[[], bool]) -> str:
-    """What the program prints. One of its executors is killed half-way.
+def test_attempts_of_a_task_that_run_at_once_pay_for_each_input_once(tmp_path: Path) -> None:
+    needed("java")
+
+    def slowly(query: str, fields: dict[str, Any]) -> str:
+        # One task is slower than the others, so that Spark begins it again.
+        kind = int(fields["text"].split()[1]) % 8
+        time.sleep(0.5 if kind == 0 else 0.02)
+        return upper_or_length(query, fields)
+
+    with standing_in(slowly) as server:
+        done = _run(server, tmp_path, "speculate")
+        right, rows, calls, errors = json.loads(done)
+        assert (right, rows, calls, errors) == (ROWS, ROWS, DISTINCT, 0)
+        assert len(server.inputs) == DISTINCT
+        assert sum(server.inputs.values()) <= DISTINCT + CONCURRENCY
+
+
+def _run(
+    server: StandIn, folder: Path, *more: str, half_way: Callable[[], bool] | None = None
+) -> str:
+    """What the program prints. half_way: tells when one of its executors is to be killed.
 
     Its `python3` is not the one that runs this, as in an environment that nobody has activated.
     """
@@ -53,7 +72,7 @@ def _run(server: StandIn, folder: Path, half_way: Callable[[], bool]) -> str:
     path = [each for each in os.environ["PATH"].split(os.pathsep) if Path(each) != own]
     paths = [str(ROOT), str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]
     child = subprocess.Popen(
-        [sys.executable, "-m", "tests.spark.cluster", server.url, str(folder)],
+        [sys.executable, "-m", "tests.spark.cluster", server.url, str(folder), *more],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -65,11 +84,12 @@ def _run(server: StandIn, folder: Path, half_way: Callable[[], bool]) -> str:
         },
     )
     try:
-        while not half_way():
+        while half_way is not None and not half_way():
             if child.poll() is not None:
                 pytest.fail(f"It ended early: {child.communicate()[1][-3000:]}")
             time.sleep(0.02)
-        os.kill(_executors(child.pid)[0].pid, signal.SIGKILL)
+        if half_way is not None:
+            os.kill(_executors(child.pid)[0].pid, signal.SIGKILL)
         out, err = child.communicate(timeout=900)
         assert child.returncode == 0, err[-3000:]
         return out.strip().splitlines()[-1]

@@ -1,4 +1,4 @@
-"""Partitions: rows that share long prefixes meet, whoever places them and with whom."""
+"""Partitions: rows that share long prefixes meet, as Spark divides them by ranges of columns."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ import zlib
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from relquery.arrays import Int64s
 from relquery.reordering.reorder import reorder
-from relquery.spark.partitions import DrawnSample, Partitions
+from relquery.spark.partitions import column_order
 
 Table = dict[str, list[str]]
 
@@ -47,53 +45,30 @@ def _hit_rate(table: Table, groups: list[Int64s]) -> float:
     return hit / total
 
 
+def _ranges(items: Int64s, order: list[int], count: int) -> list[Int64s]:
+    """The rows of each partition, as Spark's ranges of these columns have them."""
+    ranked = np.lexsort([items[:, column] for column in reversed(order)])
+    return np.array_split(ranked, count)
+
+
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_what_is_shared_is_shared_within_partitions(seed: int) -> None:
     table = _table(3_000, seed)
     items, lengths = _items(table)
     rng = np.random.default_rng(seed)
     drawn = rng.choice(3_000, 1_000, replace=False)
-    places = Partitions.plan(DrawnSample(items[drawn], lengths[drawn], 3_000), 8).of(items)
-    planned = _hit_rate(table, [np.flatnonzero(places == part) for part in range(8)])
+    order = column_order(items[drawn], [*lengths[drawn].mean(axis=0)], 3_000)
+    planned = _hit_rate(table, _ranges(items, order, 8))
     whole = _hit_rate(table, [np.arange(3_000)])
     by_chance = _hit_rate(table, np.array_split(rng.permutation(3_000), 8))
     assert planned > whole - 0.03
     assert planned > by_chance + 0.1
 
 
-def test_partitions_are_of_about_equal_size() -> None:
-    items, lengths = _items(_table(20_000, 2))
-    plan = Partitions.plan(DrawnSample(items[::10], lengths[::10], 20_000), 16)
-    sizes = np.bincount(plan.of(items), minlength=16)
-    assert sizes.max() < 2 * 20_000 / 16
-
-
-def test_one_value_in_all_rows_does_not_make_one_partition() -> None:
-    items = np.column_stack((np.full(1_000, 7), np.arange(1_000) + 100))
-    plan = Partitions.plan(DrawnSample(items, np.full((1_000, 2), 10), 1_000), 10)
-    assert np.bincount(plan.of(items), minlength=10).min() > 50
-
-
-@given(
-    st.integers(0, 30).flatmap(
-        lambda rows: st.lists(
-            st.lists(st.integers(-3, 3), min_size=3, max_size=3), min_size=rows, max_size=rows
-        )
-    ),
-    st.integers(1, 9),
-    st.integers(0, 1_000_000),
-)
-def test_a_row_has_one_place_whatever_comes_with_it(
-    rows: list[list[int]], count: int, total: int
-) -> None:
-    drawn = np.array(rows, np.int64).reshape(-1, 3) + np.array([0, 10, 20])
-    plan = Partitions.plan(DrawnSample(drawn, np.full(drawn.shape, 4), total), count)
-    rng = np.random.default_rng(0)
-    unseen = rng.integers(-5, 30, (40, 3))
-    every = np.concatenate((drawn, unseen))
-    places = plan.of(every)
-    assert ((places >= 0) & (places < count)).all()
-    shuffled = rng.permutation(len(every))
-    assert (plan.of(every[shuffled]) == places[shuffled]).all()
-    assert all(plan.of(every[at : at + 1])[0] == places[at] for at in range(len(every)))
-    assert plan.nodes <= 1 + 2 * drawn.size
+def test_columns_come_by_what_they_save_and_those_that_save_nothing_last_as_they_are() -> None:
+    rows = np.arange(1_000)
+    same, pairs, unique, few = np.full(1_000, 7), rows // 2, rows, rows % 4
+    items = np.column_stack((unique, few, pairs, same))
+    assert column_order(items, [100, 5, 40, 10], 1_000) == [2, 3, 0, 1]
+    assert column_order(items, [100, 50, 10, 60], 1_000) == [3, 1, 0, 2]
+    assert column_order(items[:0], [1, 1, 1, 1], 0) == [0, 1, 2, 3]

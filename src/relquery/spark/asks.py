@@ -8,18 +8,22 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from time import perf_counter
+from time import monotonic, perf_counter, sleep
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from relquery.arrays import Bools, Int64s
 from relquery.backends.base import Backend
 from relquery.backends.load import load
 from relquery.config import QueryConfig
 from relquery.ledger import Keys
 from relquery.ledger.folder import FolderLedger
+from relquery.ledger.keys import kept_text
 from relquery.prompt import Answer, Finish
+from relquery.reordering.schedule import Schedule
+from relquery.spark.claims import AttemptClaims
 from relquery.sql import names as ours
 from relquery.sql.binder.call import Task
 from relquery.sql.caching import ordered
@@ -97,17 +101,23 @@ TROUBLE, TEXT, FINISH, KNOWN, PHR, SOLVING = (
 )
 _COUNTED = ("attempts", "prompt_tokens", "cached_tokens", "output_tokens")
 COUNTS = tuple(f"{ours.PREFIX}{name}" for name in _COUNTED)
-_SLICE = 16
-"""Requests of a slice, by those that are open at once."""
+_SLICE, _CLAIMED = 16, 4
+"""Requests of a slice, by those that are open at once: where an attempt is alone, and where it
+claims each slice, of which another one can ask nothing."""
+_LOOK, _PATIENCE = 0.2, 30.0
+"""Seconds between looks for the answers of another attempt, and after which none is expected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a task runs. careful: whether another attempt may run, or have run, beside it."""
+    """Where a task runs."""
 
     partition: int
     attempt: int
-    careful: bool
+    is_second: bool = False
+    """Whether an attempt before it may have got answers."""
+    has_rivals: bool = False
+    """Whether another attempt may run at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,14 +154,15 @@ class Asks:
         if not given:
             return
         table = pa.Table.from_batches(given)
-        task = f"{self.run}-{place.partition:06d}"
-        with closing(FolderLedger(Path(self.folder), task, str(place.attempt))) as ledger:
+        task, folder = f"{self.run}-{place.partition:06d}", Path(self.folder)
+        with closing(FolderLedger(folder, task, str(place.attempt))) as ledger:
             if LINES in table.column_names:
                 for lines in table.column(LINES).drop_null().to_pylist():
                     ledger.know(lines)
-            is_second = ledger.has_attempts
-            asking = _Asking.of(self, table, ledger)
-            asking.ask(careful=place.careful or is_second)
+            is_second = place.is_second or ledger.has_attempts
+            with closing(AttemptClaims(folder, task, place.attempt)) as claims:
+                asking = _Asking.of(self, table, ledger, claims if place.has_rivals else None)
+                asking.ask(in_slices=place.has_rivals or is_second)
         yield from asking.answers().to_batches()
 
     def keys(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -209,31 +220,39 @@ def schema_of(task: Task) -> pa.Schema:
 
 @dataclass(slots=True)
 class _Asking:
-    """The inputs of one partition while they are asked. lent: keys that the ledger had before.
-    cells: of the inputs, with all of their data."""
+    """The inputs of one partition while they are asked."""
 
     asks: Asks
     cells: Cells
+    """Of the inputs, with all of their data."""
     keys: pa.ChunkedArray
     sending: CallDispatch
     lent: AbstractSet[bytes]
+    """Keys that the ledger had before."""
+    claims: AttemptClaims | None
+    """None where no other attempt runs."""
     given: dict[int, Answer] = field(default_factory=dict)
     phr: float = 0.0
     solving: float = 0.0
 
     @classmethod
-    def of(cls, asks: Asks, table: pa.Table, ledger: FolderLedger) -> _Asking:
+    def of(
+        cls, asks: Asks, table: pa.Table, ledger: FolderLedger, claims: AttemptClaims | None
+    ) -> _Asking:
         backend = _backend(asks.model, asks.options)
         context = ExecutionContext(backend, asks.config, ledger, None, perf_counter)
         sending = CallDispatch.of(asks._question(table), context)
-        return cls(asks, asks._cells(table), table.column(KEY), sending, ledger.lent)
+        if sending.lookup.keys is None:  # no answer is kept that the other one could read
+            claims = None
+        return cls(asks, asks._cells(table), table.column(KEY), sending, ledger.lent, claims)
 
-    def ask(self, careful: bool) -> None:
+    def ask(self, in_slices: bool) -> None:
         """Ask what has no answer, in the order that shares the most.
 
-        careful: look for answers of other attempts again and again.
+        in_slices: look for answers of other attempts before each slice.
         """
-        inputs, most = self.sending.inputs, self.asks.concurrency * _SLICE
+        inputs = self.sending.inputs
+        most = self.asks.concurrency * (_SLICE if self.claims is None else _CLAIMED)
         shelf = self.sending.lookup
         self.given.update(shelf.known)
         missing = shelf.lacks(shelf.inputs)
@@ -241,16 +260,52 @@ class _Asking:
         rows, schedule = sent.rows, sent.schedule
         if schedule is not None:
             self.phr, self.solving = float(schedule.report.phr), schedule.report.seconds
-        size = most if careful else max(1, len(rows))
+        size = most if in_slices else max(1, len(rows))
+        left: list[int] = []
         with suppress(_EnoughError):
             for begin in range(0, len(rows), size):
                 part = np.arange(begin, min(begin + size, len(rows)))
                 if begin:
                     part = part[~np.isin(rows[part], self._found())]
-                some = None if schedule is None else schedule.part(part)
-                self.sending.send(rows[part], some, shelf, self._put)
+                mine = self._claimed(rows[part])
+                left += rows[part][~mine].tolist()
+                self._send(rows, part[mine], schedule)
+            self._ask_left(rows, left, schedule)
             if self.asks.task.retry:
                 self._ask_again()
+
+    def _send(self, rows: Int64s, part: Int64s, schedule: Schedule | None) -> None:
+        if len(part):
+            some = None if schedule is None else schedule.part(part)
+            self.sending.send(rows[part], some, self.sending.lookup, self._put)
+
+    def _claimed(self, inputs: Int64s) -> Bools:
+        """(inputs,), whether this attempt is to ask them."""
+        if self.claims is None:
+            return np.ones(len(inputs), np.bool_)
+        keys = [self._key(at) for at in inputs.tolist()]
+        mine = self.claims.take(keys)
+        return np.array([key in mine for key in keys], np.bool_)
+
+    def _ask_left(self, rows: Int64s, left: list[int], schedule: Schedule | None) -> None:
+        """Wait for what another attempt asks; ask it if it gives that up, or gets no answers."""
+        heard, known = monotonic(), 0
+        while left := sorted(set(left).difference(self._found())):
+            if len(self.given) > known:
+                heard, known = monotonic(), len(self.given)
+            assert self.claims is not None
+            free = self.claims.free(map(self._key, left))
+            is_late = monotonic() - heard > _PATIENCE
+            now = [at for at in left if is_late or self._key(at) in free]
+            left = [at for at in left if at not in now]
+            self._send(rows, np.flatnonzero(np.isin(rows, now)), schedule)
+            if not now:
+                sleep(_LOOK)
+
+    def _key(self, at: int) -> bytes:
+        """Of an input, in the ledger."""
+        assert self.sending.lookup.keys is not None
+        return self.sending.lookup.keys.of_prompt(at)[0]
 
     def _found(self) -> list[int]:
         """Inputs that have an answer now, those of other attempts included."""
@@ -262,6 +317,8 @@ class _Asking:
 
     def _put(self, at: int, answer: Answer) -> None:
         self.given[at] = answer
+        if self.claims is not None and kept_text(answer) is None:
+            self.claims.give_back(self._key(at))
         if self.asks.config.on_error == "raise" and read_answer(answer, self.asks.task)[1]:
             raise _EnoughError
 

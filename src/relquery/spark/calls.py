@@ -1,7 +1,7 @@
 """Asks the calls of one SELECT over Spark: its distinct inputs, each once, in tasks.
 
 inputs   the distinct inputs of a call, without those answered before, by Spark
-placed   each in the partition where it shares the most, planned from a sample of them
+divided  into ranges of their fields, so that those that share the most are in one partition
 answers  asked in tasks (relquery.spark.asks), written as they come to the ledger, and by
          task to a folder of answers, where a lost executor takes nothing away
 rows     with their answers, joined by the hash of the input
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+import numpy as np
 import pyarrow as pa
 
 from relquery.config import QueryConfig
@@ -37,16 +38,10 @@ from relquery.spark.asks import (
     Place,
     schema_of,
 )
-from relquery.spark.partitions import (
-    DRAWN,
-    PLACE,
-    Partitions,
-    PlacedFields,
-    Placing,
-    sample_of,
-    sampled,
-)
+from relquery.spark.claims import remove_claims
+from relquery.spark.partitions import SAMPLE, column_order
 from relquery.spark.record import Record
+from relquery.spark.session import jobs, parallelism
 from relquery.spark.state import ANSWERED, LOST, SKIPPED, State, state_of
 from relquery.spark.store import to_read, to_write
 from relquery.sql import names as ours
@@ -63,6 +58,8 @@ _SEED = 0
 _ROWS = 5_000  # that are worth a task of their own where nothing is asked
 _FOUND, _FAILED, _NOW = (f"{ours.PREFIX}{name}" for name in ("found", "failed", "now"))
 _LINE = f"{ours.PREFIX}line"
+_HASHES, _LENGTHS = f"{ours.PREFIX}hashes", f"{ours.PREFIX}lengths"
+_AROUND = 6  # characters around the name and the text of a field in a prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,18 +135,16 @@ class Calls:
         from pyspark.sql.pandas.types import from_arrow_schema
 
         asks = self._asks(name, call, forms)
-        inputs = inputs.persist(StorageLevel.MEMORY_AND_DISK)
+        inputs = rows = inputs.persist(StorageLevel.MEMORY_AND_DISK)
         try:
             total = inputs.count()
             if not total:
                 return
+            # Spark reads them twice, as it samples the ranges first.
+            rows = self._with_lines(asks, inputs).persist(StorageLevel.MEMORY_AND_DISK)
             # A run of its own: tasks of this stage alone look for each other's answers.
-            count = self._count(total)
-            placed = self._placed(asks, inputs, total, count)
-            placed = self._with_lines(asks, placed)
             place = self.folder / asks.run
-            answers = placed.repartitionById(count, PLACE).drop(PLACE)
-            answers = answers.mapInArrow(
+            answers = self._divided(asks, rows, total).mapInArrow(
                 _Task(asks, self._speculates), from_arrow_schema(asks.schema)
             )
             settings = self.settings
@@ -157,7 +152,9 @@ class Calls:
             with following(settings.spark, settings.progress, name, total, answered):
                 answers.write.parquet(to_write(place))
         finally:
+            rows.unpersist()
             inputs.unpersist()
+            remove_claims(self.settings.folder, asks.run)
         self.given.setdefault(call.index, []).append(to_read(place))
         self._count_up(name, call, to_read(place), total)
 
@@ -190,26 +187,37 @@ class Calls:
         """How many partitions to make of some inputs."""
         if self.settings.partitions is not None:
             return self.settings.partitions
-        slots = self.settings.spark.sparkContext.defaultParallelism
+        slots = parallelism(self.settings.spark)
         least = max(1, total // (2 * self.settings.concurrency))
         return max(1, min(4 * slots, least))
 
-    def _placed(self, asks: Asks, inputs: DataFrame, total: int, count: int) -> DataFrame:
-        """The inputs with their partitions, in the column PLACE."""
+    def _divided(self, asks: Asks, rows: DataFrame, total: int) -> DataFrame:
+        """The rows of inputs in partitions: those together that share the most."""
         from pyspark.sql import functions as F
-        from pyspark.sql.pandas.types import from_arrow_schema
-        from pyspark.sql.types import IntegerType, StructType
 
-        items = _items(asks)
-        if count == 1 or not items.columns or asks.config.order == "original":
-            return inputs.withColumn(PLACE, F.pmod(F.hash(KEY), F.lit(count)))
-        share = min(1.0, 1.2 * sampled(count) / total)
-        drawn = inputs if share == 1.0 else inputs.sample(False, share, _SEED)
-        found = drawn.mapInArrow(items.drawn, from_arrow_schema(DRAWN)).toArrow()
-        partitions = Partitions.plan(sample_of(found, total), count)
-        placing = Placing(items, partitions)
-        schema = StructType([*inputs.schema.fields]).add(PLACE, IntegerType())
-        return inputs.mapInArrow(placing.over, schema)
+        count = self._count(total)
+        pinned, fields = _orderable(asks)
+        if count == 1 or not pinned + fields or asks.config.order == "original":
+            return rows.repartition(count, KEY)
+        hashes = {at: F.xxhash64(ours.field(at)) for at in pinned + fields}
+        if len(fields) > 1:
+            share = min(1.0, 1.2 * SAMPLE / total)
+            drawn = rows if share == 1.0 else rows.sample(False, share, _SEED)
+            lengths = [F.coalesce(F.length(ours.field(at)), F.lit(0)) for at in fields]
+            found = drawn.select(
+                F.array(*(hashes[at] for at in fields)).alias(_HASHES),
+                F.array(*lengths).alias(_LENGTHS),
+            ).toArrow()
+            items, weights = (
+                np.array(found.column(name).to_pylist(), np.int64).reshape(-1, len(fields))
+                for name in (_HASHES, _LENGTHS)
+            )
+            heavy = weights.mean(axis=0) if len(weights) else weights.sum(axis=0)
+            around = [len(asks.names[at]) + _AROUND for at in fields]
+            order = column_order(items, [*(heavy + around)], total)
+            fields = [fields[at] for at in order]
+        # By KEY last, so that inputs that are equal in all of these are divided, too.
+        return rows.repartitionByRange(count, *(hashes[at] for at in pinned + fields), KEY)
 
     def _with_lines(self, asks: Asks, placed: DataFrame) -> DataFrame:
         """The inputs with what the ledger has of them, in the column LINES."""
@@ -285,10 +293,11 @@ class Calls:
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """What Spark calls in each task. speculates: whether Spark may run a task twice at once."""
+    """What Spark calls in each task."""
 
     asks: Asks
     speculates: bool
+    """Whether Spark may run a task twice at once."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
@@ -296,19 +305,15 @@ class _Task:
         task = TaskContext.get()
         assert task is not None
         again = task.attemptNumber() > 0
-        place = Place(task.partitionId(), task.taskAttemptId(), careful=again or self.speculates)
+        place = Place(task.partitionId(), task.taskAttemptId(), again, self.speculates)
         yield from self.asks.over(batches, place)
 
 
-def _items(asks: Asks) -> PlacedFields:
-    """The fields by which inputs are placed: those of the text first, and no modules."""
-    pinned = pinned_in(asks.task.sent)
-    fields = [at for at in range(len(asks.names)) if at not in asks.modules or at in pinned]
-    return PlacedFields(
-        tuple(map(ours.field, fields)),
-        tuple(asks.names[at] for at in fields),
-        tuple(at in pinned for at in fields),
-    )
+def _orderable(asks: Asks) -> tuple[list[int], list[int]]:
+    """The fields that every prompt begins with, and the others, whose order is free."""
+    pinned = list(pinned_in(asks.task.sent))
+    fields = [at for at in range(len(asks.names)) if at not in asks.modules]
+    return pinned, [at for at in fields if at not in pinned]
 
 
 @dataclass(slots=True)
@@ -342,7 +347,7 @@ def following(
 
     Answers that no ledger keeps, since they would differ each time, are told of at the end.
     """
-    context, group, over = spark.sparkContext, uuid4().hex, threading.Event()
+    over = threading.Event()
 
     def look() -> None:
         told = 0
@@ -352,20 +357,16 @@ def following(
                 progress(name, done, total)
                 told = done
 
-    context.setJobGroup(group, f"relquery: {name}", interruptOnCancel=True)
     watcher = threading.Thread(target=look, daemon=True)
     if progress is not None:
         progress(name, 0, total)
         watcher.start()
     try:
-        yield
-    except BaseException:
-        context.cancelJobGroup(group)
-        raise
+        with jobs(spark, name):
+            yield
     finally:
         over.set()
         if watcher.is_alive():
             watcher.join()
-        context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
     if progress is not None:
         progress(name, total, total)

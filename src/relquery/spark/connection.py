@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,7 +18,6 @@ from relquery.backends.load import answering_of, default_form, is_served, load
 from relquery.config import DEFAULT_FORM, Nulls, Order, PromptForm, QueryConfig
 from relquery.errors import (
     ConfigError,
-    MissingExtraError,
     PartialResultWarning,
     PromptWarning,
     QueryError,
@@ -35,6 +33,7 @@ from relquery.report import Report
 from relquery.spark.calls import SparkSettings
 from relquery.spark.record import ERRORS, Record
 from relquery.spark.selects import run
+from relquery.spark.session import check_session, is_local, tasks_of_executor, use_this_python
 from relquery.spark.shadow import Shadow, translated
 from relquery.spark.store import Store, remove_left
 from relquery.sql import names as ours
@@ -91,13 +90,11 @@ def connect(
 
     Raises ConfigError, ModelError and MissingExtraError.
     """
-    _check_session(spark)
+    check_session(spark)
     if not isinstance(ledger, str | Path | None):
         raise ConfigError(f"ledger is {ledger!r:.60}; it must be the path of a folder.")
     check_progress(progress)
-    if _is_local(spark) and "PYSPARK_PYTHON" not in os.environ:
-        # Without it workers run whatever `python3` is on the path, which may lack relquery.
-        spark.sparkContext.pythonExec = sys.executable
+    use_this_python(spark)
     answering, options = answering_of(source, model, options)
     if not isinstance(answering, str):
         raise ConfigError(f"model is {answering!r:.60}. Give its name: every executor opens it.")
@@ -105,7 +102,7 @@ def connect(
         if value is not None and (not isinstance(value, int) or value < 1):
             raise ConfigError(f"{name} is {value!r}; it must be an integer of at least 1.")
     config = QueryConfig(order, on_error, form=form or DEFAULT_FORM, nulls=nulls)
-    per_task = max(1, concurrency // _tasks_of_executor(spark))
+    per_task = max(1, concurrency // tasks_of_executor(spark))
     if is_served(answering):
         _check_options(options)
         options = {"max_concurrency": per_task, **_of_driver(answering), **options}
@@ -160,7 +157,7 @@ class SparkConnection:
             raise QueryError(
                 "The connection is closed. Open a new one with relquery.spark.connect(...)."
             )
-        _check_session(self.settings.spark)
+        check_session(self.settings.spark)
         _check_parser(self.settings.spark)
         began = self.clock()
         record = Record(self.clock, self.settings.config.order)
@@ -314,19 +311,6 @@ def _of_spark(spark: SparkSession) -> Iterator[None]:
         ) from None
 
 
-def _check_session(spark: object) -> None:
-    try:
-        from pyspark.sql import SparkSession
-    except ImportError:
-        raise MissingExtraError("Queries over Spark", "spark") from None
-    if not isinstance(spark, SparkSession):
-        raise ConfigError(
-            f"spark is {spark!r:.60}. Give a session: SparkSession.builder.getOrCreate()."
-        )
-    if spark.sparkContext._jsc is None:
-        raise ConfigError("The Spark session has ended. Open a new one, and connect to that.")
-
-
 def _check_parser(spark: SparkSession) -> None:
     """Raises ConfigError if the session keeps backslashes in string literals as they are."""
     name = "spark.sql.parser.escapedStringLiterals"
@@ -355,25 +339,9 @@ def _of_driver(model: str) -> dict[str, str]:
     return {name: os.environ[given] for name, given in names.items() if given in os.environ}
 
 
-def _tasks_of_executor(spark: SparkSession) -> int:
-    """How many tasks an executor runs at once."""
-    context = spark.sparkContext
-    master = context.master or ""
-    if master.startswith("local-cluster"):
-        return int(master.split(",")[1])
-    if master.startswith("local"):
-        return context.defaultParallelism
-    return int(context.getConf().get("spark.executor.cores") or 1)
-
-
-def _is_local(spark: SparkSession) -> bool:
-    """Whether all of its processes are on this machine."""
-    return (spark.sparkContext.master or "").startswith("local")
-
-
 def _folder(spark: SparkSession, ledger: str | Path | None) -> tuple[Path, bool]:
     if ledger is None:
-        if not _is_local(spark):
+        if not is_local(spark):
             raise ConfigError(
                 "ledger is None. Give a folder that all machines see, e.g. "
                 "ledger='/shared/answers': answers are kept there while they come."

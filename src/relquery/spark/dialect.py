@@ -123,6 +123,8 @@ def to_spark(query: Query) -> str:
             _cut_last(node)
     try:
         tree = parse_one(parser().sql(whole.args["node"]), dialect=_Printed)
+        for join in list(tree.find_all(exp.Join)):
+            _join_pairs(join)
         _rephrase(tree)
         return tree.sql("spark", unsupported_level=ErrorLevel.RAISE)
     except SqlglotError as error:
@@ -201,6 +203,57 @@ def _meant(key: Expression, select: Select) -> Expression:
             if name_of(item).lower() == key.name.lower():
                 return unnamed(item)
     return item_at(key.copy(), select)
+
+
+_PAIRS = f"{ours.PREFIX}pairs"
+
+
+def _join_pairs(join: exp.Join) -> None:
+    """Let an outer join read the pairs that a call has kept from a join, not from its condition.
+
+    l LEFT JOIN r ON c AND EXISTS (SELECT 1 FROM e WHERE e.x = l.a AND e.y = r.b)
+    => l LEFT JOIN (SELECT r.*, p.* FROM r JOIN (SELECT DISTINCT x, y FROM e) p ON p.y = r.b) r
+       ON c AND r.x = l.a
+    """
+    found = [] if join.args.get("on") is None else list(join.args["on"].find_all(exp.Exists))
+    asked = [one for one in found if _source(one).startswith(ours.PREFIX)]
+    if not asked or not join.side:
+        return
+    if join.side != "LEFT":
+        raise UnsupportedQueryError(
+            f"A {join.side} JOIN whose condition has a call over both sides is not supported over "
+            "Spark. Write it as a LEFT JOIN."
+        )
+    if any(isinstance(one, exp.Star) for one in join.find_ancestor(exp.Select).expressions):
+        raise UnsupportedQueryError(
+            "SELECT * over a LEFT JOIN whose condition has a call over both sides is not supported "
+            "over Spark. Name the columns."
+        )
+    right = join.this.alias_or_name
+    inner = exp.select(exp.Column(this=exp.Star(), table=exp.to_identifier(right)))
+    inner = inner.from_(join.this.copy())
+    for number, exists in enumerate(asked):
+        name, pairs, own, other = f"{_PAIRS}_{number}", [], [], []
+        for term in exists.find_all(exp.NullSafeEQ):
+            column, value = term.this.name, term.expression
+            known = f"{name}_{column}"
+            pairs.append(exp.column(column).as_(known))
+            is_own = {one.table for one in value.find_all(exp.Column)} <= {right}
+            (own if is_own else other).append(
+                exp.NullSafeEQ(this=exp.column(known, name if is_own else right), expression=value)
+            )
+        rows = exp.select(*pairs).distinct().from_(_source(exists)).subquery(name)
+        inner = inner.select(exp.Column(this=exp.Star(), table=exp.to_identifier(name)))
+        inner = inner.join(rows, on=exp.and_(*own) if own else exp.true(), copy=False)
+        case = exists.find_ancestor(exp.Case) or exists
+        case.replace(exp.paren(exp.and_(*other)) if other else exp.true())
+    join.set("this", inner.subquery(right))
+
+
+def _source(exists: exp.Exists) -> str:
+    """The table that an EXISTS reads."""
+    table = exists.this.find(exp.Table)
+    return "" if table is None else str(table.name)
 
 
 def _interval(unit: str, arguments: list[exp.Expr]) -> exp.Expr:

@@ -52,6 +52,8 @@ def translated() -> Iterator[None]:
         yield
     except AnalysisException as error:  # and ParseException
         said = _STATE.sub("", str(error)).strip()
+        if ours.PREFIX in said:  # about what we have written, which no user knows
+            said = f"{(error.getCondition() or 'it fails').replace('_', ' ').lower()}."
         raise UnsupportedQueryError(
             f"Spark cannot run a part of the query: {said} Compute that part in a subquery, or in "
             "a view of Spark."
