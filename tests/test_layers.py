@@ -148,10 +148,9 @@ ROOMS: dict[str, list[str]] = {
         "hints", "data", "expressions", "arguments", "relation", "recall", "runs", "frame", "lotus",
     ],
     "serve": [
-        "settings", "values", "errors", "body", "tools", "admission", "auth", "metrics",
-        "streaming", "server", "logs", "models", "sql_workers", "openai", "batches.store",
-        "anthropic", "batches", "embeddings", "sql", "queries", "scores", "status",
-        "middleware", "connections", "mcp", "app", "serving", "run",
+        "settings", "errors", "bodies", "auth", "metrics", "streaming", "server", "logs",
+        "sql_workers", "openai", "batches.store", "anthropic", "batches", "scores", "queries",
+        "status", "middleware", "mcp", "app", "serving", "run",
     ],
     "cascade": ["bounds", "proxies", "sampling", "thresholds"],
     "evaluation": ["threshold", "columns", "comparison", "evaluation"],

@@ -16,9 +16,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from relquery.serve.app import make_app
 from relquery.serve.auth import Authenticator
-from relquery.serve.connections import Connection
 from relquery.serve.metrics import Metrics
 from relquery.serve.middleware import RequestMiddleware
+from relquery.serve.serving import Connection
 from relquery.serve.settings import ServeConfig
 
 

@@ -15,7 +15,7 @@ import torch
 from transformers import AutoModel
 
 from relquery.errors import ConfigError
-from relquery.serve.embeddings import EmbeddingService
+from relquery.serve.scores import EmbeddingService
 from tests.model.encoder.test_encoder import folder as encoder_folder
 from tests.model.encoder.test_encoder import states
 from tests.serve.conftest import Running, inside

@@ -41,7 +41,7 @@ from relquery.serve.anthropic.requests import (
     TextBlock,
 )
 from relquery.serve.batches.routes import BatchBody
-from relquery.serve.body import Body
+from relquery.serve.bodies import Body
 from relquery.serve.errors import HttpError
 from relquery.serve.openai.completions import ChatBody, CompletionBody
 from relquery.serve.openai.fields import ChatMessage, JsonSchema, Padding, StreamOptions, TextPart

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from relquery.errors import ConfigError
-from relquery.serve.admission import KeyLimits
 from relquery.serve.auth import (
     Key,
     KeyAuthenticator,
+    KeyLimits,
     hash_of,
     instant,
     new_key,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from relquery.errors import ConfigError
-from relquery.serve.body import Declared, read_declared
+from relquery.serve.bodies import Declared, read_declared
 from relquery.serve.errors import HttpError
 from relquery.serve.middleware import Pages
 from relquery.serve.settings import ServeConfig, is_local

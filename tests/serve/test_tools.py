@@ -16,7 +16,7 @@ import openai
 import pytest
 
 from relquery.serve.openai.fields import ChatMessage, prompt_of
-from relquery.serve.tools import Reply
+from relquery.serve.streaming import Reply
 from relquery.tools import CallForm, Function, ToolCall, ToolResult, ToolUse
 from tests.serve.conftest import Running, inside
 

@@ -14,8 +14,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
 from relquery.prompt import Answer, Finish
-from relquery.serve.admission import AdmissionController
-from relquery.serve.auth import Authenticator
+from relquery.serve.auth import AdmissionController, Authenticator
 from relquery.serve.logs import Tracing
 from relquery.serve.metrics import Metrics
 from relquery.serve.middleware import RequestMiddleware

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relquery.serve.values import plain, to_json
+from relquery.serve.errors import to_json
+from relquery.serve.sql_workers.jobs import plain
 
 
 @pytest.mark.parametrize(

@@ -16,24 +16,17 @@ from starlette.routing import Match, Route
 from starlette.types import Receive, Scope, Send
 
 from relquery.errors import RelqueryError
-from relquery.serve import embeddings, models, queries, scores, sql, status
+from relquery.serve import queries, scores, status
 from relquery.serve.anthropic import messages
 from relquery.serve.batches import routes as batches
-from relquery.serve.body import check_body, invalid
-from relquery.serve.errors import (
-    AnthropicError,
-    HttpError,
-    Json,
-    OpenAIError,
-    as_http,
-    response_of,
-)
+from relquery.serve.bodies import check_body, invalid
+from relquery.serve.errors import HttpError, Json, as_http, response_of
 from relquery.serve.openai import completions, responses
 
 ROUTERS = (
-    *(completions.router, responses.router, models.router, messages.router),
+    *(completions.router, responses.router, messages.router),
     *(batches.router, batches.message_router),
-    *(embeddings.router, scores.router, sql.router, queries.router, status.router),
+    *(scores.router, queries.router, status.router),
 )
 OPEN = ("/health", "/health/live", "/health/ready")
 """Paths that need no key."""
@@ -44,28 +37,12 @@ _KEYS: dict[str, Any] = {
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[Any]]
 
 
-class Documented(FastAPI):
-    """An application whose OpenAPI document says where a key is needed. needs_keys: whether."""
-
-    needs_keys = False
-
-    def openapi(self) -> dict[str, Any]:
-        """The document."""
-        if self.openapi_schema is None and self.needs_keys:
-            found = super().openapi()
-            found["components"]["securitySchemes"] = _KEYS
-            for path, operations in found["paths"].items():
-                for each in operations.values() if path not in OPEN else ():
-                    each["security"] = [{name: []} for name in _KEYS]
-        return super().openapi()
-
-
 def make_app(lifespan: Lifespan | None = None, *, needs_keys: bool = False) -> FastAPI:
     """The routes. Requests reach them through RequestMiddleware, which says whose they are.
 
     needs_keys: whether clients must send a key, for the OpenAPI document.
     """
-    app = Documented(
+    app = FastAPI(
         title="relquery",
         version=version("relquery"),
         summary="LLM queries over relational data, behind the forms that clients speak",
@@ -75,32 +52,32 @@ def make_app(lifespan: Lifespan | None = None, *, needs_keys: bool = False) -> F
         redoc_url=None,
         default_response_class=Json,
         dependencies=[Depends(check_body)],
-        responses={
-            "default": {"model": OpenAIError | AnthropicError, "description": "An error"},
-        },
+        responses={"default": {"description": "An error", "content": {"application/json": {}}}},
     )
-    app.needs_keys = needs_keys
+
+    def described() -> dict[str, Any]:
+        found = app.openapi()
+        if needs_keys:
+            found["components"]["securitySchemes"] = _KEYS
+            for path, operations in found["paths"].items():
+                for each in operations.values() if path not in OPEN else ():
+                    each["security"] = [{name: []} for name in _KEYS]
+        return found
 
     async def document() -> Response:
-        return Json(await asyncio.to_thread(app.openapi))
+        return Json(await asyncio.to_thread(described))
 
     app.add_api_route("/openapi.json", document, include_in_schema=False)
     for router in ROUTERS:
         app.include_router(router)
-    app.router.routes.append(Route("/mcp", _Tools(app)))
-    app.add_exception_handler(HttpError, _answer)
-    app.add_exception_handler(RelqueryError, _answer)
-    app.add_exception_handler(RequestValidationError, _answer_invalid)
-    app.add_exception_handler(HTTPException, _answer_http)
-    app.add_exception_handler(Exception, _answer)
+    app.router.routes.append(Route("/mcp", _Tools()))
+    for kind in (HttpError, RelqueryError, RequestValidationError, HTTPException, Exception):
+        app.add_exception_handler(kind, _answer)
     return app
 
 
 class _Tools:
     """/mcp: tools over the routes. Each request is answered by itself."""
-
-    def __init__(self, app: FastAPI) -> None:
-        self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Raises HttpError without the package of the protocol, which takes long to import."""
@@ -109,52 +86,35 @@ class _Tools:
         except ImportError:
             needs = "The server needs a package for MCP: pip install 'relquery[mcp]'."
             raise HttpError(501, needs, "missing_extra") from None
-        await answer(self._app, scope, receive, send)
+        await answer(scope, receive, send)
 
 
 async def _answer(request: Request, error: Exception) -> Response:
-    return _respond(request, as_http(error))
+    found = as_http(error)
+    if isinstance(error, RequestValidationError):
+        found = invalid(error.errors())
+    elif isinstance(error, HTTPException):
+        cause = error.__cause__  # what the body broke with, not how it was read
+        found = cause if isinstance(cause, HttpError) else _unrouted(request, error)
+    request.state.error = found  # for the log
+    return response_of(found, request.scope, request.state.request_id)
 
 
-async def _answer_invalid(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)
-    return _respond(request, invalid(error.errors()))
-
-
-async def _answer_http(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    if isinstance(error.__cause__, HttpError):  # what the body broke with, not how it was read
-        return _respond(request, error.__cause__)
-    message, headers = str(error.detail), dict(error.headers or {})
+def _unrouted(request: Request, error: HTTPException) -> HttpError:
+    """What a request means that no route has taken. It names all methods of a path, and the path
+    that is meant where an SDK's base URL has /v1 too often or not at all."""
+    path, message, headers = request.url.path, str(error.detail), dict(error.headers or {})
+    routes = [each for router in ROUTERS for each in router.routes if isinstance(each, Route)]
     if error.status_code == 404:
-        message = _no_path(request)
+        message = f"There is no {path} here. /openapi.json lists all paths."
+        for other in {f"/v1{path}", path.removeprefix("/v1")} - {path}:
+            scope = {**request.scope, "path": other}
+            if any(each.matches(scope)[0] is Match.FULL for each in routes):
+                message = f"There is no {path} here. Did you mean {other}? Check the client's URL."
     if error.status_code == 405:
-        message = f"{request.url.path} does not take {request.method}."
-        headers["Allow"] = ", ".join(_methods(request)) or headers["Allow"]
-    return _respond(request, HttpError(error.status_code, message, None, None, headers))
-
-
-def _no_path(request: Request) -> str:
-    """Also for SDKs whose base URL has /v1 too often or not at all."""
-    path = request.url.path
-    for other in (f"/v1{path}", path.removeprefix("/v1")):
-        scope = {**request.scope, "path": other}
-        if other != path and any(route.matches(scope)[0] is Match.FULL for route in _routes()):
-            return f"There is no {path} here. Did you mean {other}? Check the client's base URL."
-    return f"There is no {path} here. /openapi.json lists all paths."
-
-
-def _routes() -> list[Route]:
-    return [each for router in ROUTERS for each in router.routes if isinstance(each, Route)]
-
-
-def _methods(request: Request) -> list[str]:
-    """The methods that a path takes, by all of its routes; Starlette tells those of the first."""
-    matching = [each for each in _routes() if each.matches(request.scope)[0] is not Match.NONE]
-    found = {method for each in matching for method in each.methods or ()}
-    return sorted(found | ({"HEAD"} if "GET" in found else set()))
-
-
-def _respond(request: Request, error: HttpError) -> Response:
-    request.state.error = error  # for the log
-    return response_of(error, request.scope, request.state.request_id)
+        matching = [each for each in routes if each.matches(request.scope)[0] is not Match.NONE]
+        methods = {method for each in matching for method in each.methods or ()}
+        methods |= {"HEAD"} if "GET" in methods else set()
+        message = f"{path} does not take {request.method}."
+        headers["Allow"] = ", ".join(sorted(methods)) or headers["Allow"]
+    return HttpError(error.status_code, message, headers=headers)

@@ -1,4 +1,5 @@
-"""Who sends a request: API keys, in a file that holds only their hashes."""
+"""Who sends a request: API keys, in a file that holds only their hashes. What they may ask in a
+minute, and whether there is room for it."""
 
 from __future__ import annotations
 
@@ -7,19 +8,20 @@ import json
 import logging
 import os
 import secrets
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from hashlib import sha256
 from hmac import compare_digest
-from math import inf
+from math import ceil, inf
 from pathlib import Path
 from typing import Any
 
 from relquery.errors import ConfigError, unknown
-from relquery.serve.admission import KeyLimits
-from relquery.serve.errors import HttpError
+from relquery.serve.errors import HttpError, bad_request, stopping
+from relquery.serve.settings import ServeConfig
 
 _LOG = logging.getLogger("relquery.serve.access")
 Headers = Iterable[tuple[bytes, bytes]]
@@ -73,8 +75,6 @@ class Key:
 def instant(text: str) -> datetime:
     """The time that a date (its first moment, UTC) or an ISO time says. Raises ConfigError."""
     try:
-        if len(text) == 10:
-            return datetime.combine(date.fromisoformat(text), datetime.min.time(), UTC)
         found = datetime.fromisoformat(text)
     except (TypeError, ValueError):
         raise ConfigError(
@@ -119,18 +119,26 @@ def read_keys(path: Path) -> tuple[Key, ...]:
 def write_keys(path: Path, keys: Iterable[Key]) -> None:
     """Replace a file at once, so that a server never reads half of it; only its owner reads it."""
     content = json.dumps({"version": VERSION, "keys": [asdict(key) for key in keys]}, indent=2)
-    target = Path(os.path.realpath(path))
-    beside = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    write_whole(Path(os.path.realpath(path)), content + "\n")
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file that only its owner reads, whole or not at all. Waits for the disk."""
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.new")
     try:
-        with open(descriptor, "w", encoding="utf-8") as file:
-            file.write(content + "\n")
+        with open(beside, "x", encoding="utf-8", opener=private) as file:
+            file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(beside, target)
+        beside.replace(path)
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
+
+
+def private(path: str, flags: int) -> int:
+    """Opens a file for `open`, which only its owner may read if it is made."""
+    return os.open(path, flags, 0o600)
 
 
 @contextmanager
@@ -166,9 +174,8 @@ def _key_of(found: Any, path: Path) -> Key:
     if not isinstance(found, Mapping):
         raise ConfigError(f"{path}: a key is {found!r}; it must be an object.")
     known = [each.name for each in fields(Key)]
-    for name in found:
-        if name not in known:
-            raise ConfigError(f"{path}: {unknown('field', name, known)}")
+    if strange := [name for name in found if name not in known]:
+        raise ConfigError(f"{path}: {unknown('field', strange[0], known)}")
     try:
         return Key(**found)
     except TypeError as error:
@@ -222,7 +229,6 @@ class KeyAuthenticator(Authenticator):
         self._known = {key.hash: key for key in read_keys(path)}
 
     def identify(self, headers: Headers) -> Identity:
-        """See Authenticator: `Authorization: Bearer KEY` or `x-api-key: KEY`."""
         given = _key_in(headers)
         if given is None:
             raise _no_entry("No key. Send one as 'Authorization: Bearer KEY' or 'x-api-key: KEY'.")
@@ -236,8 +242,7 @@ class KeyAuthenticator(Authenticator):
         return self._identity(key)
 
     def of_key(self, name: str, tenant: str) -> Identity | None:
-        """See Authenticator. What was begun before there were keys goes on without limits."""
-        if not name:
+        if not name:  # what was begun before there were keys goes on without limits
             return Identity(tenant, operator=False)
         for key in self._known.values():
             if (key.name, key.tenant) == (name, tenant) and key.is_valid(self._now()):
@@ -245,19 +250,17 @@ class KeyAuthenticator(Authenticator):
         return None
 
     def share(self, whole: int, tenant: str) -> int:
-        """See Authenticator. A tenant without a weight has that of 1."""
         weights = {key.tenant: key.weight or 1.0 for key in self._known.values()}
         mine = weights.setdefault(tenant, 1.0)
         return max(1, int(whole * mine / sum(weights.values())))
 
     async def watch(self) -> None:
-        """See Authenticator. A file that cannot be read leaves the keys as they were."""
         while True:
             await asyncio.sleep(WATCHED_EVERY)
             await asyncio.to_thread(self.refresh)
 
     def refresh(self) -> None:
-        """Read the file if it has changed."""
+        """Read the file if it has changed. One that cannot be read leaves the keys as they were."""
         version = _version_of(self._path)
         if version == self._seen:
             return
@@ -273,12 +276,12 @@ class KeyAuthenticator(Authenticator):
     def _identity(self, key: Key) -> Identity:
         """Who has a key, with what it has used of its limits already."""
         most = key.requests_per_minute, key.tokens_per_minute
+        if most == (None, None):
+            return Identity(key.tenant, key.name, key.operator)
         limits = self._limits.get(key.hash)
         if limits is None or limits.most != most:
             limits = self._limits[key.hash] = KeyLimits(*most)
-        return Identity(
-            key.tenant, key.name, key.operator, None if most == (None, None) else limits
-        )
+        return Identity(key.tenant, key.name, key.operator, limits)
 
 
 def _key_in(headers: Headers) -> str | None:
@@ -303,3 +306,117 @@ def _version_of(path: Path) -> tuple[int, int, int] | None:
     except OSError:
         return None
     return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+MINUTE = 60.0
+
+
+class _Bucket:
+    """A token bucket: it fills evenly, up to a minute's worth, and may be overdrawn."""
+
+    def __init__(self, limit: int, clock: Callable[[], float]) -> None:
+        self.limit = limit
+        self._level, self._clock, self._at = float(limit), clock, clock()
+
+    def take(self, amount: float) -> float:
+        """Take some out, even if it is not there; what is left."""
+        now = self._clock()
+        gained = (now - self._at) * self.limit / MINUTE
+        self._level, self._at = min(float(self.limit), self._level + gained) - amount, now
+        return self._level
+
+    def wait(self, amount: float = 1.0) -> float:
+        """Seconds until it has this much."""
+        return max(0.0, (amount - self.take(0)) * MINUTE / self.limit)
+
+
+class KeyLimits:
+    """The limits of one key. What its requests cost is known afterwards, and delays the next.
+
+    most: requests and tokens a minute; None for no limit. Tokens are those of prompts, from the
+    cache or not, and of answers.
+    """
+
+    def __init__(
+        self,
+        requests: int | None,
+        tokens: int | None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.most = requests, tokens
+        named = (("requests", requests), ("tokens", tokens))
+        self._buckets = {name: _Bucket(most, clock) for name, most in named if most is not None}
+
+    def wait(self) -> float:
+        """Seconds until its tokens are not used up."""
+        return self._buckets["tokens"].wait() if "tokens" in self._buckets else 0.0
+
+    def admit(self) -> None:
+        """Count a request. Raises HttpError if it comes too early."""
+        for name, bucket in self._buckets.items():
+            if (wait := bucket.wait()) > 0:
+                seconds = ceil(wait)
+                raise HttpError(
+                    429,
+                    f"This key may use {bucket.limit:,} {name} a minute. Ask again in {seconds} s.",
+                    "rate_limit_exceeded",
+                    headers={"Retry-After": str(seconds), **self.headers()},
+                )
+        if "requests" in self._buckets:
+            self._buckets["requests"].take(1)
+
+    def charge(self, tokens: int) -> None:
+        """Note what a request has used."""
+        if "tokens" in self._buckets:
+            self._buckets["tokens"].take(tokens)
+
+    def headers(self) -> dict[str, str]:
+        """What is left, in the headers that clients of OpenAI's API read."""
+        found: dict[str, str] = {}
+        for name, bucket in self._buckets.items():
+            found[f"x-ratelimit-limit-{name}"] = str(bucket.limit)
+            found[f"x-ratelimit-remaining-{name}"] = str(max(0, int(bucket.take(0))))
+            found[f"x-ratelimit-reset-{name}"] = f"{bucket.wait(bucket.limit):.3f}s"
+        return found
+
+
+class AdmissionController:
+    """Admits prompts while there is room in the queue. Used in the event loop alone."""
+
+    def __init__(self, config: ServeConfig) -> None:
+        self.open = 0
+        """Prompts that have no answer yet."""
+        self.stopping = False
+        """Whether the server was told to stop."""
+        self._config = config
+
+    def check_open(self) -> None:
+        """Raises HttpError if the server takes no more requests."""
+        if self.stopping:
+            raise stopping()
+
+    def check_room(self, size: int = 1) -> None:
+        """Raises HttpError if so many more prompts may not be open."""
+        if self.open + size > self._config.max_waiting:
+            raise queue_full(
+                f"{self.open:,} requests are open, and at most {self._config.max_waiting:,} may be."
+            )
+
+    def admit(self, size: int) -> None:
+        """Count prompts as open. Raises HttpError if they may not be."""
+        self.check_open()
+        most = min(self._config.max_rows, self._config.max_waiting)
+        if size > most:
+            raise bad_request(
+                f"{size:,} prompts are more than the {most:,} that one request "
+                "may have. Send fewer at once.",
+                code="too_many_rows",
+            )
+        self.check_room(size)
+        self.open += size
+
+
+def queue_full(why: str) -> HttpError:
+    """Too much is open."""
+    headers = {"Retry-After": "1"}
+    return HttpError(429, f"{why} Ask again later.", "queue_full", headers=headers)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import BaseModel
 from starlette.responses import JSONResponse, Response
 from starlette.types import Scope
 
@@ -22,7 +22,7 @@ from relquery.errors import (
     TableError,
     is_too_long,
 )
-from relquery.serve.values import to_json
+from relquery.prompt import Answer, Finish
 
 ANTHROPIC_PATHS = ("/v1/messages",)
 SHARED_PATHS = ("/v1/models", "/v1/files")
@@ -31,11 +31,16 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 """What the system says when there is no room on a disk, or for a user on it."""
 
 
+def to_json(value: Any, default: Callable[[Any], Any] | None = None) -> bytes:
+    """A value as JSON in ASCII, so that it may hold any text. default: makes what JSON has of what
+    it has not. Raises ValueError for a number that JSON does not have."""
+    return json.dumps(value, default=default, allow_nan=False, separators=(",", ":")).encode()
+
+
 class Json(JSONResponse):
     """JSON in ASCII, which can hold the halves of characters that a client may have sent."""
 
     def render(self, content: Any) -> bytes:
-        """The bytes of a value, which may be of Python or DuckDB."""
         return to_json(content)
 
 
@@ -76,8 +81,10 @@ def as_http(error: BaseException) -> HttpError:
     """What an error means to a client; an unforeseen one says nothing of the server's inside."""
     if isinstance(error, HttpError):
         return error
-    if isinstance(error, DeadlineError):
-        return _too_late(error)
+    if isinstance(error, DeadlineError):  # which says when the last answer would come
+        headers = {"x-relquery-estimate": f"{error.estimate:.6g}"}
+        place = "relquery.deadline"
+        return HttpError(422, str(error), "deadline_cannot_be_met", place, headers)
     if isinstance(error, OSError) and error.errno in FULL:
         return HttpError(
             507, "The server's disk is full. Delete files, or ask again later.", "disk_full"
@@ -89,17 +96,13 @@ def as_http(error: BaseException) -> HttpError:
     return HttpError(500, "An error in the server. Its log says more.", "internal_error")
 
 
-def unanswered(error: str | None) -> HttpError:
-    """Why an answer has no text. error: of the answer."""
-    told = error or "The request cannot be served."
+def unanswered(answer: Answer) -> HttpError:
+    """Why an answer has no text."""
+    if answer.finish is Finish.CANCELLED:
+        return HttpError(504, answer.error or "The request was cancelled.", "cancelled")
+    told = answer.error or "The request cannot be served."
     code = "context_length_exceeded" if is_too_long(told) else "invalid_request"
     return HttpError(400, told, code)
-
-
-def _too_late(error: DeadlineError) -> HttpError:
-    """The message, and a header for programs, say when the last answer would come."""
-    headers = {"x-relquery-estimate": f"{error.estimate:.6g}"}
-    return HttpError(422, str(error), "deadline_cannot_be_met", "relquery.deadline", headers)
 
 
 _Kinds = tuple[type[BaseException], ...]
@@ -128,59 +131,26 @@ _ANTHROPIC_KINDS = {
 }
 
 
-class OpenAIFault(BaseModel):
-    """What is wrong. param: the field that is."""
-
-    message: str
-    type: str
-    param: str | None
-    code: str | None
-
-
-class OpenAIError(BaseModel):
-    """An error in OpenAI's form."""
-
-    error: OpenAIFault
-
-
-class AnthropicFault(BaseModel):
-    """What is wrong."""
-
-    type: str
-    message: str
-
-
-class AnthropicError(BaseModel):
-    """An error in Anthropic's form."""
-
-    type: Literal["error"]
-    error: AnthropicFault
-    request_id: str | None
-
-
 def openai_body(error: HttpError) -> dict[str, Any]:
     """The body of an error in OpenAI's form."""
     usual = "server_error" if error.status >= 500 else "invalid_request_error"
     kind = _OPENAI_KINDS.get(error.status, usual)
-    return {
-        "error": {
-            "message": error.message,
-            "type": kind,
-            "param": error.param,
-            "code": error.code,
-        }
-    }
+    about = {"param": error.param, "code": error.code}
+    return {"error": {"message": error.message, "type": kind, **about}}
 
 
 def anthropic_body(error: HttpError, request: str = "") -> dict[str, Any]:
     """The body of an error in Anthropic's form. request: its id."""
     usual = "api_error" if error.status >= 500 else "invalid_request_error"
     kind = _ANTHROPIC_KINDS.get(error.status, usual)
-    return {
-        "type": "error",
-        "error": {"type": kind, "message": error.message},
-        "request_id": request or None,
-    }
+    told = {"type": kind, "message": error.message}
+    return {"type": "error", "error": told, "request_id": request or None}
+
+
+def body_of(error: HttpError, path: str, request: str) -> dict[str, Any]:
+    """The body of an error in the form of a path's API. request: its id."""
+    is_theirs = path.startswith(ANTHROPIC_PATHS)
+    return anthropic_body(error, request) if is_theirs else openai_body(error)
 
 
 def is_anthropic(scope: Scope) -> bool:

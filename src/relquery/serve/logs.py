@@ -6,7 +6,7 @@ import json
 import logging
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import IO, TYPE_CHECKING, Any
@@ -23,56 +23,10 @@ QUIET = ("uvicorn", "asyncio", "httpx", "httpcore", "mcp")
 LEVELS = ("debug", "info", "warning", "error")
 
 
-@dataclass(frozen=True, slots=True)
-class Served:
-    """One HTTP request that has been served, as logs, metrics and traces see it."""
-
-    id: str
-    method: str
-    path: str
-    route: str
-    """Its template."""
-    status: int
-    seconds: float
-    asker: RequestScope | None
-    """None for requests that need no key, and where it is not known who asks."""
-    error: str | None
-    """A word for what went wrong."""
-
-    def fields(self) -> dict[str, Any]:
-        """For the log. It has nothing of prompts and answers but their sizes."""
-        found: dict[str, Any] = {
-            "request": self.id,
-            "method": self.method,
-            "path": self.path,
-            "status": self.status,
-            "seconds": round(self.seconds, 6),
-        }
-        if self.error is not None:
-            found["error"] = self.error
-        asker = self.asker
-        if asker is None:
-            return found
-        if asker.tenant:
-            found |= {"tenant": asker.tenant, "key": asker.identity.name}
-        if asker.prompts:
-            found |= {
-                "model": asker.model,
-                "prompts": asker.prompts,
-                "prompt_tokens": asker.prompt_tokens,
-                "cached_tokens": asker.cached_tokens,
-                "output_tokens": asker.output_tokens,
-            }
-        if asker.first_token is not None:
-            found["first_token"] = round(asker.first_token, 6)
-        return found
-
-
 class JsonLines(logging.Formatter):
     """A record as a JSON object: time, level, logger, message, and its fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """See logging.Formatter."""
         found = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -92,7 +46,6 @@ class TextLines(logging.Formatter):
         super().__init__("%(asctime)s %(levelname)s %(message)s")
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
-        """See logging.Formatter."""
         fields = getattr(record, "fields", {})
         shown = " ".join(f"{name}={_shown(value)}" for name, value in fields.items())
         line = super().formatMessage(record)
@@ -165,12 +118,24 @@ class Tracing:
         )
         return found
 
-    def describe(self, request: Served) -> None:
-        """Tell of a request in its span, just before that ends."""
-        operation, span, asker = OPERATIONS.get(request.route), self._current(), request.asker
+    def describe(
+        self, method: str, route: str, fields: Mapping[str, Any], asker: RequestScope | None
+    ) -> None:
+        """Tell of a request in its span, just before that ends. route: its template. fields: those
+        of its log."""
+        operation, span = OPERATIONS.get(route), self._current()
         model = "" if asker is None else asker.model
-        span.update_name(f"{operation or request.method} {model if operation else request.route}")
-        span.set_attributes(_attributes(request, operation))
+        span.update_name(f"{operation or method} {model if operation else route}")
+        # What the library does not know.
+        found = {_NAMES[name]: value for name, value in fields.items() if name in _NAMES}
+        found["http.route"] = route
+        if asker is not None and (operation is not None or asker.prompts):
+            found["gen_ai.operation.name"] = operation or "generate_content"
+            found["gen_ai.provider.name"] = "relquery"
+            found["gen_ai.request.model"] = found["gen_ai.response.model"] = model
+        if asker is not None and asker.latency is not None:
+            found |= {f"relquery.{part}": s for part, s in asdict(asker.latency).items()}
+        span.set_attributes(found)
 
     def stop(self) -> None:
         """Send what is left; may wait some seconds."""
@@ -188,17 +153,3 @@ _NAMES = {
     "first_token": "gen_ai.server.time_to_first_token",
 }
 """What spans call fields of the log: names as in OpenTelemetry's conventions, and ours."""
-
-
-def _attributes(request: Served, operation: str | None) -> dict[str, Any]:
-    """What the library does not know."""
-    fields, asker = request.fields(), request.asker
-    found = {_NAMES[name]: value for name, value in fields.items() if name in _NAMES}
-    found["http.route"] = request.route
-    if asker is not None and (operation is not None or asker.prompts):
-        found["gen_ai.operation.name"] = operation or "generate_content"
-        found["gen_ai.provider.name"] = "relquery"
-        found["gen_ai.request.model"] = found["gen_ai.response.model"] = asker.model
-    if asker is not None and asker.latency is not None:
-        found |= {f"relquery.{part}": s for part, s in asdict(asker.latency).items()}
-    return found

@@ -5,29 +5,19 @@ A tool asks a route of a server, with the limits and rights that its caller has 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+import json
+from collections.abc import Awaitable, Callable
 from importlib.metadata import version
 from typing import Any
 
 import httpx
-from fastapi import FastAPI
+from mcp import types
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
-from mcp.types import (
-    CallToolRequestParams,
-    CallToolResult,
-    ListToolsResult,
-    PaginatedRequestParams,
-    TextContent,
-    Tool,
-    ToolAnnotations,
-)
-from starlette.requests import Request
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 MOST_CALLS, MOST_ROWS = 1_000, 100
 """Of run_sql, where its caller does not say."""
@@ -43,18 +33,19 @@ _ROUTES = {
     "explain_sql": ("POST", "/v1/sql/explain"),
     "run_sql": ("POST", "/v1/sql"),
 }
-Client = Callable[[ServerRequestContext[Any]], AbstractAsyncContextManager[httpx.AsyncClient]]
+Ask = Callable[[ServerRequestContext[Any], str, str, Any], Awaitable[tuple[int, str]]]
+"""Asks a route for the caller of a tool: method, path and body, for a status and a body."""
 
 
-def _tool(name: str, description: str, required: list[str], **fields: Any) -> Tool:
+def _tool(name: str, description: str, required: list[str], **fields: Any) -> types.Tool:
     schema = {
         "type": "object",
         "properties": fields,
         "required": required,
         "additionalProperties": False,
     }
-    hints = ToolAnnotations(read_only_hint=True, open_world_hint=False)
-    return Tool(name=name, description=description, input_schema=schema, annotations=hints)
+    hints = types.ToolAnnotations(read_only_hint=True, open_world_hint=False)
+    return types.Tool(name=name, description=description, input_schema=schema, annotations=hints)
 
 
 TOOLS = [
@@ -78,17 +69,17 @@ TOOLS = [
 ]
 
 
-def tools_over(client: Client) -> Server[Any]:
-    """A server of the tools. client: for the routes, on behalf of whoever calls a tool."""
+def tools_over(ask: Ask) -> Server[Any]:
+    """A server of the tools."""
 
     async def list_tools(
-        context: ServerRequestContext[Any], page: PaginatedRequestParams | None
-    ) -> ListToolsResult:
-        return ListToolsResult(tools=TOOLS)
+        context: ServerRequestContext[Any], page: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=TOOLS)
 
     async def call_tool(
-        context: ServerRequestContext[Any], call: CallToolRequestParams
-    ) -> CallToolResult:
+        context: ServerRequestContext[Any], call: types.CallToolRequestParams
+    ) -> types.CallToolResult:
         if call.name not in _ROUTES:
             known = ", ".join(_ROUTES)
             return _told(f"The tool '{call.name}' does not exist. Tools: {known}.", is_error=True)
@@ -99,13 +90,12 @@ def tools_over(client: Client) -> Server[Any]:
         elif body is not None:
             body["cost"] = True
         try:
-            async with client(context) as asking:
-                answer = await asking.request(method, path, json=body, timeout=None)
+            status, answer = await ask(context, method, path, body)
         except httpx.TransportError as error:
             return _told(f"The server cannot be reached: {error}", is_error=True)
-        if answer.is_success:
-            return _told(answer.json()["text"] if "cost" in (body or ()) else answer.text)
-        return _told(answer.json()["error"]["message"], is_error=True)
+        if status == 200:
+            return _told(json.loads(answer)["text"] if "cost" in (body or ()) else answer)
+        return _told(json.loads(answer)["error"]["message"], is_error=True)
 
     return Server(
         "relquery",
@@ -116,11 +106,10 @@ def tools_over(client: Client) -> Server[Any]:
     )
 
 
-async def answer(app: FastAPI, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer a request, with tools over the routes of an application."""
-    server = tools_over(lambda context: _inside(app, context.request))
+async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer a request, with tools over the routes of its server."""
     manager = StreamableHTTPSessionManager(
-        server,
+        tools_over(_ask_inside),
         json_response=True,
         stateless=True,
         # Hosts and pages are checked for all routes by the middleware.
@@ -130,32 +119,29 @@ async def answer(app: FastAPI, scope: Scope, receive: Receive, send: Send) -> No
         await manager.handle_request(scope, receive, send)
 
 
+async def _ask_inside(
+    context: ServerRequestContext[Any], method: str, path: str, body: Any
+) -> tuple[int, str]:
+    assert context.request is not None, "the tools are called over HTTP"
+    state, content = context.request.state, json.dumps(body).encode()
+    found = await state.server.call(state.scope, method, path, content, state.request_id)
+    return found[0], found[1].decode()
+
+
 async def over_stdio(url: str, headers: dict[str, str]) -> None:
     """Serve the tools of a server elsewhere on standard input and output."""
-    server = tools_over(lambda context: httpx.AsyncClient(base_url=url, headers=headers))
-    async with stdio_server() as (reading, writing):
-        await server.run(reading, writing, server.create_initialization_options())
+    async with httpx.AsyncClient(base_url=url, headers=headers, timeout=None) as client:
+
+        async def ask(_: object, method: str, path: str, body: Any) -> tuple[int, str]:
+            found = await client.request(method, path, json=body)
+            return found.status_code, found.text
+
+        server = tools_over(ask)
+        async with stdio_server() as (reading, writing):
+            await server.run(reading, writing, server.create_initialization_options())
 
 
-def _told(text: str, *, is_error: bool = False) -> CallToolResult:
-    return CallToolResult(content=[TextContent(type="text", text=text)], is_error=is_error)
-
-
-def _inside(app: FastAPI, request: Request | None) -> httpx.AsyncClient:
-    """A client of the application for one request, whose caller it has, and with which it ends."""
-    assert request is not None, "the tools are called over HTTP"
-
-    async def inner(scope: Scope, receive: Receive, send: Send) -> None:
-        is_whole = False
-
-        async def receive_or_leave() -> Message:
-            nonlocal is_whole
-            if is_whole:
-                return await request.receive()
-            message = await receive()
-            is_whole = not message.get("more_body", False)
-            return message
-
-        await app({**scope, "state": dict(request.scope["state"])}, receive_or_leave, send)
-
-    return httpx.AsyncClient(transport=httpx.ASGITransport(inner), base_url="http://relquery")
+def _told(text: str, *, is_error: bool = False) -> types.CallToolResult:
+    return types.CallToolResult(
+        content=[types.TextContent(type="text", text=text)], is_error=is_error
+    )

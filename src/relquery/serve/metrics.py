@@ -74,7 +74,6 @@ class Metrics:
         self._names: dict[str, str] = {}
         self._tallies: dict[str, Tally] = {}  # of each, also beyond MOST_TENANTS: they are small
         self._figures: dict[str, Any] = {}
-        self._labelled: dict[tuple[str, ...], Any] = {}
         for kind, figures in ((Counter, _COUNTERS), (Gauge, _GAUGES), (Histogram, _HISTOGRAMS)):
             for said, (name, *labels) in figures.items():
                 buckets = TOKEN_BUCKETS if name == "output_token_seconds" else BUCKETS
@@ -158,9 +157,6 @@ class Metrics:
         return self._names.get(tenant, OTHER)
 
     def _of(self, name: str, *labels: str) -> Any:
-        """A figure with its labels, which prometheus_client takes long to look up."""
-        found = self._labelled.get((name, *labels))
-        if found is None:
-            figure = self._figures[name]
-            found = self._labelled[name, *labels] = figure.labels(*labels) if labels else figure
-        return found
+        """A figure with its labels."""
+        figure = self._figures[name]
+        return figure.labels(*labels) if labels else figure

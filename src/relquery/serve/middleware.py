@@ -9,14 +9,13 @@ import time
 from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from typing import Any
-from urllib.parse import urlsplit
 
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from relquery.serve.body import HEADER
+from relquery.serve.bodies import HEADER
 from relquery.serve.errors import HttpError, as_http, bad_request, response_of, stopping
-from relquery.serve.logs import Served, Tracing
+from relquery.serve.logs import Tracing
 from relquery.serve.server import RequestScope, Server
 from relquery.serve.settings import is_local
 from relquery.serve.streaming import ClientGoneError
@@ -30,17 +29,15 @@ PATIENCE = 600.0
 """Seconds in which a body must have come, however steadily it comes."""
 NO_ROUTE = "other"
 """In place of a route: there are few of those, but any number of wrong paths."""
+GONE = 499
+"""The status where the client has left before there is one."""
 LOCAL = ("localhost", "127.0.0.1", "::1")
+_LEFT = [
+    f"{part}-{of}" for of in ("requests", "tokens") for part in ("limit", "remaining", "reset")
+]
 EXPOSED = (
-    "x-request-id",
-    "retry-after",
-    "server-timing",
-    "x-relquery-estimate",
-    *(
-        f"x-ratelimit-{what}-{of}"
-        for what in ("limit", "remaining", "reset")
-        for of in ("requests", "tokens")
-    ),
+    *("x-request-id", "retry-after", "server-timing", "x-relquery-estimate"),
+    *(f"x-ratelimit-{each}" for each in _LEFT),
 )
 Headers = Sequence[tuple[bytes, bytes]]
 
@@ -56,8 +53,7 @@ class RequestMiddleware:
         traces: Tracing | None = None,
         patience: float = PATIENCE,
     ) -> None:
-        self._app, self._server, self._traces = app, server, traces
-        self._patience = patience
+        self._app, self.server, self.traces, self.patience = app, server, traces, patience
         self._pages = Pages(server.config.host, server.config.origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -65,12 +61,10 @@ class RequestMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        request = _Request(self._server, scope, receive, send, self._patience, self._traces)
-        if scope["method"] == "HEAD":  # answered as a GET, whose body uvicorn does not send
-            scope = {**scope, "method": "GET"}
-            request.scope = scope
+        request = _Request(self, scope, receive, send)
+        scope, server = request.scope, self.server
         waits = not _is_open(scope["path"]) and scope["path"] != FIGURES
-        self._server.serving += waits
+        server.serving += waits
         try:
             self._check(scope, waits, request.receive)
             await self._app(scope, request.receive, request.send)
@@ -82,25 +76,28 @@ class RequestMiddleware:
             if request.status is None:
                 await response_of(found, scope, request.id)(scope, receive, request.send)
         finally:
-            self._server.serving -= waits
-            self._tell(request.served())
+            server.serving -= waits
+            seconds, asker = time.perf_counter() - request.began, request.asker
+            tenant, status = "" if asker is None else asker.tenant, request.status or GONE
+            server.metrics.served(request.route, status, tenant, seconds, request.error)
+            if _LOG.isEnabledFor(logging.INFO):
+                _LOG.info("request", extra={"fields": request.fields()})
 
     def _check(self, scope: Scope, waits: bool, receive: Receive) -> None:
         """Who asks, whether they may now, and whether the body is too large. Raises HttpError."""
-        headers, state = scope["headers"], scope["state"]
-        state["server"] = self._server
+        headers, state, server = scope["headers"], scope["state"], self.server
+        state["server"] = server
         self._pages.check(headers)
-        if self._server.admission.stopping and waits:
+        if server.admission.stopping and waits:
             raise stopping()
         identity = None
         if not _is_open(scope["path"]):
-            identity = self._server.gate.identify(headers)
+            identity = server.gate.identify(headers)
             declared = [value.decode("latin-1") for name, value in headers if name == _DECLARED]
-            state["scope"] = RequestScope(self._server, identity, declared, receive)
-        most = self._server.config.max_body
+            state["scope"] = RequestScope(server, identity, declared, receive)
         for name, value in headers:
-            if name == b"content-length" and value.isdigit() and int(value) > most:
-                raise _too_large(most)
+            if name == b"content-length" and value.isdigit():
+                _check_size(int(value), server.config.max_body)
             if name == b"content-encoding" and value.strip().lower() not in (b"", b"identity"):
                 raise HttpError(
                     415,
@@ -111,58 +108,66 @@ class RequestMiddleware:
         if scope["method"] == "POST" and identity is not None and identity.limits is not None:
             identity.limits.admit()
 
-    def _tell(self, served: Served) -> None:
-        """Count and log a request that has been served."""
-        tenant = "" if served.asker is None else served.asker.tenant
-        self._server.metrics.served(
-            served.route, served.status, tenant, served.seconds, served.error
-        )
-        if _LOG.isEnabledFor(logging.INFO):
-            _LOG.info("request", extra={"fields": served.fields()})
-
 
 _DECLARED = HEADER.encode()
 
 
 class _Request:
-    """One request on its way. status: of its answer, None before that. scope: its route's."""
+    """One request on its way, as logs and traces see it. scope: its route's. status: of its answer,
+    None before that."""
 
     def __init__(
-        self,
-        server: Server,
-        scope: Scope,
-        receive: Receive,
-        send: Send,
-        patience: float,
-        traces: Tracing | None,
+        self, middleware: RequestMiddleware, scope: Scope, receive: Receive, send: Send
     ) -> None:
         self.id = _given_id(scope) or f"req_{secrets.token_hex(12)}"
         self.status: int | None = None
-        self.scope, self._receive, self._send = scope, receive, send
-        self._traces, self._method = traces, scope["method"]
-        self._began = time.perf_counter()
-        self._read, self._most = 0, server.config.max_body
-        self._patience, self._is_whole = patience, False
+        self._middleware, self._receive, self._send = middleware, receive, send
+        self.began, self._read, self._is_whole = time.perf_counter(), 0, False
         # The server's state is one for all requests; each gets its own.
         self._state: dict[str, Any] = {**scope.get("state", {}), "request_id": self.id}
+        self._method = scope["method"]
         scope["state"] = self._state
+        # HEAD is answered as a GET, whose body uvicorn does not send.
+        self.scope = {**scope, "method": "GET"} if self._method == "HEAD" else scope
+
+    @property
+    def asker(self) -> RequestScope | None:
+        """None for requests that need no key, and where it is not known who asks."""
+        found: RequestScope | None = self._state.get("scope")
+        return found
+
+    @property
+    def error(self) -> str | None:
+        """A word for what went wrong."""
+        error: HttpError | None = self._state.get("error")
+        if error is not None:
+            return error.code or str(error.status)
+        return None if self.asker is None else self.asker.error
+
+    @property
+    def route(self) -> str:
+        """Its template."""
+        found: str = getattr(self.scope.get("route"), "path", NO_ROUTE)
+        return found
 
     async def receive(self) -> Message:
         if self._is_whole:  # it is waited for the client to leave
             return await self._receive()
-        left = self._began + self._patience - time.perf_counter()
+        patience = self._middleware.patience
         try:
-            async with asyncio.timeout(left):
+            async with asyncio.timeout(self.began + patience - time.perf_counter()):
                 message = await self._receive()
         except TimeoutError:
-            raise _too_slow(self._patience) from None
+            # The connection is closed, so that what is left of the body is not waited for either.
+            message = f"The request's body has not come in {patience:g} seconds. Send it in parts."
+            close = {"connection": "close"}
+            raise HttpError(408, message, "too_slow", headers=close) from None
         if message["type"] == "http.disconnect":
             raise ClientGoneError
         self._is_whole = not message.get("more_body", False)
         if message["type"] == "http.request":
             self._read += len(message.get("body", b""))
-            if self._read > self._most:
-                raise _too_large(self._most)
+            _check_size(self._read, self._middleware.server.config.max_body)
         return message
 
     async def send(self, message: Message) -> None:
@@ -173,38 +178,44 @@ class _Request:
             more = (each for each in self._headers() if each[0] not in names)
             message["headers"] = [*given, *more]
         is_last = message["type"] == "http.response.body" and not message.get("more_body")
-        if self._traces is not None and is_last:
-            self._traces.describe(self.served())
+        if is_last and (traces := self._middleware.traces) is not None:
+            traces.describe(self._method, self.route, self.fields(), self.asker)
         await self._send(message)
 
-    def served(self) -> Served:
-        """What became of it."""
-        error: HttpError | None = self._state.get("error")
-        asker: RequestScope | None = self._state.get("scope")
-        word = None if asker is None else asker.error
-        if error is not None:
-            word = error.code or str(error.status)
-        return Served(
-            id=self.id,
-            method=self._method,
-            path=self.scope["path"],
-            route=getattr(self.scope.get("route"), "path", NO_ROUTE),
-            status=self.status or 499,
-            seconds=time.perf_counter() - self._began,
-            asker=asker,
-            error=word,
-        )
+    def fields(self) -> dict[str, Any]:
+        """For the log. It has nothing of prompts and answers but their sizes."""
+        found: dict[str, Any] = {
+            "request": self.id,
+            "method": self._method,
+            "path": self.scope["path"],
+            "status": self.status or GONE,
+            "seconds": round(time.perf_counter() - self.began, 6),
+        }
+        if self.error is not None:
+            found["error"] = self.error
+        if (asker := self.asker) is None:
+            return found
+        if asker.tenant:
+            found |= {"tenant": asker.tenant, "key": asker.identity.name}
+        if asker.prompts:
+            found |= {name: getattr(asker, name) for name in _USED}
+        if asker.first_token is not None:
+            found["first_token"] = round(asker.first_token, 6)
+        return found
 
     def _headers(self) -> Headers:
         """What every answer has; what is left of a key's limits, and how long the parts took."""
         found = {"x-request-id": self.id, "request-id": self.id}
-        asker: RequestScope | None = self._state.get("scope")
+        asker = self.asker
         if asker is not None and asker.identity.limits is not None:
             found |= asker.identity.limits.headers()
         if asker is not None and asker.latency is not None:
             took = asdict(asker.latency).items()
             found["server-timing"] = ", ".join(f"{part};dur={s * 1000:.3f}" for part, s in took)
         return [(name.encode(), value.encode()) for name, value in found.items()]
+
+
+_USED = ("model", "prompts", "prompt_tokens", "cached_tokens", "output_tokens")
 
 
 class Pages:
@@ -221,15 +232,14 @@ class Pages:
 
     def check(self, headers: Headers) -> None:
         """Raises HttpError for a request that is not for this server, or of a foreign page."""
-        host = _only(b"host", headers).lower()
-        origin = _only(b"origin", headers)
+        host, origin = _only(b"host", headers), _only(b"origin", headers)
         if self._names is not None and _name_of(host) not in self._names:
             raise bad_request(
                 f"The Host header is '{host}'. This server only answers to its own names: "
                 f"{', '.join(sorted(self._names))}.",
                 code="wrong_host",
             )
-        if origin and origin not in self._origins and _host_of(origin) != host:
+        if origin and origin not in self._origins and origin.partition("://")[2] != host:
             raise HttpError(
                 403,
                 f"Pages of {origin} may not call this server. Start it with --origin {origin} to "
@@ -254,21 +264,13 @@ def with_cors(app: ASGIApp, origins: Collection[str]) -> ASGIApp:
 
 def _only(wanted: bytes, headers: Headers) -> str:
     """The value of a header that may be there once; "" if it is not. Raises HttpError."""
-    found = [value.decode("latin-1") for name, value in headers if name == wanted]
+    found = [value.decode("latin-1").lower() for name, value in headers if name == wanted]
     if len(found) > 1:  # which of them counts, two programs may see differently
         raise bad_request(
             f"The header '{wanted.decode()}' is given {len(found)} times. Send it once.",
             code="invalid_header",
         )
     return found[0] if found else ""
-
-
-def _host_of(origin: str) -> str | None:
-    """None for what is not an address."""
-    try:
-        return urlsplit(origin).netloc.lower()
-    except ValueError:
-        return None
 
 
 def _name_of(host: str) -> str:
@@ -283,22 +285,13 @@ def _is_open(path: str) -> bool:
 
 
 def _given_id(scope: Scope) -> str | None:
-    for name, value in scope["headers"]:
-        if name == b"x-request-id" and 0 < len(value) <= 100 and value.isascii():
-            text: str = value.decode()
-            return text if text.isprintable() else None
-    return None
+    ids = (value.decode("latin-1") for name, value in scope["headers"] if name == b"x-request-id")
+    first = next(ids, "")
+    is_good = 0 < len(first) <= 100 and first.isascii() and first.isprintable()
+    return first if is_good else None
 
 
-def _too_slow(seconds: float) -> HttpError:
-    """The connection is closed, so that what is left of the body is not waited for either."""
-    return HttpError(
-        408,
-        f"The request's body has not come in {seconds:g} seconds. Send it in parts.",
-        "too_slow",
-        headers={"connection": "close"},
-    )
-
-
-def _too_large(most: int) -> HttpError:
-    return HttpError(413, f"The request's body has more than {most:,} bytes.", "too_large")
+def _check_size(size: int, most: int) -> None:
+    """Raises HttpError for a body of too many bytes."""
+    if size > most:
+        raise HttpError(413, f"The request's body has more than {most:,} bytes.", "too_large")

@@ -1,8 +1,10 @@
-"""/v1/query/execute and /v1/query/prepare: trees of generations, as the spnl package sends them;
-and /v1/prompts: prompts over schemas, in markup."""
+"""What workers answer. /v1/sql, /v1/sql/explain and /v1/tables: statements over the registered
+tables. /v1/query/execute and /v1/query/prepare: trees of generations, as the spnl package sends
+them. /v1/prompts: prompts over schemas, in markup."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import secrets
 import time
@@ -11,22 +13,193 @@ from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request
-from pydantic import BaseModel, Field
+from pydantic import Field, JsonValue
 from starlette.responses import Response
 
-from relquery.ir.wire import WireQuery
+from relquery.config import Order
+from relquery.errors import QueryError
+from relquery.ir.wire import WireQuery, read_value
+from relquery.ir.wire_fields import decode
 from relquery.prompt import Finish
-from relquery.serve.body import example
-from relquery.serve.errors import HttpError, Json
+from relquery.serve import bodies
+from relquery.serve.errors import HttpError, Json, not_supported
 from relquery.serve.openai.choices import finish_of, usage_of
 from relquery.serve.server import RequestScope, Scope
-from relquery.serve.sql import Sampled
 from relquery.serve.sql_workers.statements import Statements, Task
-from relquery.serve.sql_workers.work import MarkupPrompt, ReadQuery, SpanQuery
-from relquery.serve.streaming import EVENTS, STREAMED, EventResponse, event, failed_event
+from relquery.serve.sql_workers.work import Job
+from relquery.serve.streaming import (
+    ARROW,
+    EVENTS,
+    NDJSON,
+    STREAMED,
+    EventResponse,
+    event,
+    failed_event,
+    failed_line,
+)
 from relquery.spans.result import SpanResult
 
 router = APIRouter(tags=["relquery"])
+
+Query = Annotated[str, Field(min_length=1, max_length=100_000)]
+Share = Annotated[float, Field(ge=0, le=1)]
+_EXAMPLE = bodies.example(
+    {"query": "SELECT LLM('Is it good?', name) AS good FROM (VALUES ('Tea')) AS t(name)"}
+)
+
+
+class Sampled(bodies.Body):
+    """Sampling of the calls that do not set it; see Sampling. schema: a JSON Schema, or its text.
+
+    model: as clients call it.
+    """
+
+    model: str | None = None
+    max_tokens: bodies.Positive | None = None
+    temperature: bodies.Temperature | None = None
+    top_p: bodies.TopP | None = None
+    top_k: bodies.Natural | None = None
+    seed: bodies.Integer | None = None
+    stop: Annotated[list[bodies.Label], Field(max_length=16)] | bodies.Label | None = None
+    labels: Annotated[list[bodies.Label], Field(min_length=1, max_length=1000)] | None = None
+    schema_: dict[str, Any] | str | None = Field(None, alias="schema")
+    relquery: bodies.Declared | None = None
+
+    def given(self, *names: str) -> dict[str, Any]:
+        """Those of these fields that are set."""
+        found = {name: getattr(self, name) for name in names}
+        return {name: value for name, value in found.items() if value is not None}
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What is set, as keywords of Connection.sql and of Sampling."""
+        found = self.given("max_tokens", "temperature", "top_p", "top_k", "seed", "labels")
+        if self.labels is not None:
+            found["labels"] = tuple(self.labels)
+        if self.stop:
+            found["stop"] = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
+        if self.schema_ is not None:
+            is_text = isinstance(self.schema_, str)
+            found["schema"] = self.schema_ if is_text else json.dumps(self.schema_)
+        return found
+
+
+class QueryBody(Sampled):
+    """A statement. params: a list for `?` and `$1`, or an object for `$name`.
+
+    order: of rows and fields. guard, guard_rows: whether the order changes answers; false for no
+    guard.
+    """
+
+    model_config = _EXAMPLE
+    query: Query
+    params: list[JsonValue] | dict[str, JsonValue] | None = None
+    order: Order | None = None
+    guard: Share | Literal[False] | None = None
+    guard_rows: Annotated[int, Field(ge=1, le=100_000), bodies.WHOLE] | None = None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Keywords of both, Connection.sql and Connection.explain."""
+        return super().options | self.given("order", "guard", "guard_rows")
+
+
+class SqlBody(QueryBody):
+    """A statement to run. stream: JSON Lines, with progress. record: what was sent is answered
+    too: true for 200 prompts of each stage, or their number. max_calls: it is refused if it may ask
+    more. rows: that are answered at most; the first ones.
+    """
+
+    on_error: Literal["null", "raise"] | None = None
+    stream: bool = False
+    format: Literal["json", "arrow"] = "json"
+    record: bool | Annotated[int, Field(ge=0, le=1_000), bodies.WHOLE] = False
+    max_calls: bodies.Natural | None = None
+    rows: bodies.Positive | None = None
+
+
+class ExplainBody(QueryBody):
+    """A statement to explain. selectivity: the share of rows that pass each condition on answers,
+    or one by stage. cost: what the calls cost at least, as expected and at most.
+    """
+
+    selectivity: Share | dict[str, Share] | None = None
+    cost: bool = False
+
+
+_RESULT: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "columns, rows, report and errors; with stream, lines of JSON; with format "
+        "arrow, the rows. Decimals, dates and integers beyond 2^53 are text.",
+        "content": {NDJSON: {"schema": {"type": "string"}}, ARROW: {}},
+    }
+}
+
+
+@router.post("/v1/sql", responses=_RESULT)
+async def run_sql(body: SqlBody, scope: Scope) -> Response:
+    """Run one statement that reads the registered tables, with calls of the model in it."""
+    model = scope.server.model(body.model)
+    for name in ("stream", "record") if body.format == "arrow" else ():
+        if getattr(body, name):
+            raise not_supported(f"{name} with format = arrow", "Leave one of them out.")
+    given = {
+        "query": body.query,
+        "params": body.params,
+        "options": body.options | {"on_error": body.on_error, "record": body.record},
+        "form": "stream" if body.stream else body.format,
+        **body.given("max_calls", "rows"),
+    }
+    statements, declared = scope.server.kept(Statements), scope.declared(body.relquery)
+    task = statements.start(scope, Job("run_sql", given), model, declared)
+    if body.stream:
+        return EventResponse(_lines(task), task, failed_line, NDJSON)
+    media = ARROW if body.format == "arrow" else "application/json"
+    return EventResponse(_parts(task), task, None, media)
+
+
+@router.post("/v1/sql/explain")
+async def explain_sql(body: ExplainBody, scope: Scope) -> Response:
+    """What a statement would ask, without asking: `text`, and the rows of EXPLAIN as `stages`."""
+    options = body.options | {"selectivity": body.selectivity, "cost": body.cost}
+    job = Job("explain_sql", {"query": body.query, "params": body.params, "options": options})
+    task = scope.server.kept(Statements).start(scope, job, scope.server.model(body.model))
+    text, stages = await task.result(scope)
+    return Json({"text": text, "stages": stages})
+
+
+@router.get("/v1/tables")
+async def list_tables(scope: Scope) -> Response:
+    """The tables that statements can read. `schema` is "main", or the name of the DuckDB file that
+    one comes from."""
+    pool = scope.server.kept(Statements).pool
+    data = [
+        {
+            "name": table.name,
+            "schema": table.schema,
+            "columns": [{"name": name, "type": kind} for name, kind in table.columns],
+            "rows": table.rows,
+        }
+        for table in await asyncio.to_thread(lambda: pool.tables)
+    ]
+    return Json({"object": "list", "data": data})
+
+
+async def _parts(task: Task) -> AsyncIterator[bytes]:
+    """A result, as it comes; to read it may take as long as it takes."""
+    while parts := await task.some():
+        task.is_delivered = True
+        for part in parts:
+            yield part
+
+
+async def _lines(task: Task) -> AsyncIterator[bytes]:
+    """What a statement tells, as it comes."""
+    yield b""  # the answer begins: an error comes as a line
+    while parts := await task.some():
+        yield b"".join(parts)
+
+
 MOST_BYTES = 8 << 20
 _EXAMPLES = ['{"g": {"model": "demo", "input": {"user": "Is tea good?"}}}']
 _BODY = {
@@ -41,8 +214,8 @@ _BODY = {
 @router.post("/v1/query/execute", responses=STREAMED, openapi_extra=_BODY)
 async def execute_query(request: Request, scope: Scope, stream: bool = False) -> Response:
     """Answer a span query: generations, some of which read the answers of others."""
-    query, completes = await _read(request, scope)
-    task = _begun(SpanQuery(query), scope)
+    query, completes = await _read(request)
+    task = _begun("answer_spans", query, scope)
     if stream:
         return EventResponse(_events(task, scope.model, completes), task, failed_event)
     return Json(_Shown(await task.result(scope), scope.model, completes).whole())
@@ -52,30 +225,35 @@ async def execute_query(request: Request, scope: Scope, stream: bool = False) ->
 async def prepare_query(request: Request, scope: Scope, stream: bool = False) -> Response:
     """Compute the states of what a span query reads in any order, before it is executed. Tells of
     how many texts."""
-    query, _ = await _read(request, scope)
-    count = await _begun(SpanQuery(query, prepares=True), scope).result(scope)
+    query, _ = await _read(request)
+    count = await _begun("prepare_spans", query, scope).result(scope)
     told = {"object": "query.prepared", "prepared": count}
     if stream:
-        content = f"data: {json.dumps(told)}\n\ndata: [DONE]\n\n"
-        return Response(content, media_type=EVENTS)
+        return Response(event(told) + b"data: [DONE]\n\n", media_type=EVENTS)
     return Json(told)
 
 
-def _begun(job: SpanQuery, scope: RequestScope) -> Task:
+def _begun(name: str, query: WireQuery, scope: RequestScope) -> Task:
     """A job in a worker. Raises HttpError for a model that is not served."""
-    model = scope.server.model(job.query.model)
+    model, job = scope.server.model(query.model), Job(name, {"query": query})
     return scope.server.kept(Statements).start(scope, job, model, scope.declared())
 
 
-async def _read(request: Request, scope: RequestScope) -> tuple[WireQuery, bool]:
+async def _read(request: Request) -> tuple[WireQuery, bool]:
     """The query, and whether it is a map, which is answered as completions of texts. Raises
     HttpError and QueryError."""
     body = await request.body()
     if len(body) > MOST_BYTES:
         raise HttpError(413, f"The query has more than {MOST_BYTES:,} bytes.", "too_large")
-    reading = scope.server.kept(Statements).start(scope, ReadQuery(body), scope.server.model(None))
-    query, is_map = await reading.result(scope)
-    return query, is_map
+    return await asyncio.to_thread(_query_of, body)
+
+
+def _query_of(body: bytes) -> tuple[WireQuery, bool]:
+    try:
+        value = decode(body.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise QueryError(f"Byte {error.start} of the query is not UTF-8.") from None
+    return read_value(value, None), isinstance(value, dict) and list(value) == ["map"]
 
 
 async def _events(task: Task, model: str, completes: bool) -> AsyncIterator[bytes]:
@@ -90,30 +268,26 @@ class _Shown:
     """One answer. completes: in the form of completions. model: as clients call it."""
 
     def __init__(self, result: SpanResult, model: str, completes: bool) -> None:
-        self._texts, self._completes = result.texts, completes
         answers = [one.answer for one in result.report.generations]  # inner ones, too
-        self._usage = usage_of(answers)
-        self._cut = {one.text for one in answers if one.finish is Finish.LENGTH}
+        cut = {one.text for one in answers if one.finish is Finish.LENGTH}
+        self._ended = [(text, "length" if text in cut else "stop") for text in result.texts]
+        self._usage, self._completes = usage_of(answers), completes
         name, self._kind = ("cmpl", "text_completion") if completes else _CHAT
         about = {"created": int(time.time()), "model": model}
         self._head = {"id": f"{name}-{secrets.token_hex(12)}", **about}
 
     def whole(self) -> dict[str, Any]:
         """The body."""
-        choices = [
-            self._choice("message", at, text, self._finish(text))
-            for at, text in enumerate(self._texts)
-        ]
+        choices = [self._choice("message", at, *each) for at, each in enumerate(self._ended)]
         return {**self._head, "object": self._kind, "choices": choices, "usage": self._usage}
 
     def events(self) -> Iterator[bytes]:
         """The same as server-sent events: each choice, its end, and the usage."""
-        kind = self._kind if self._completes else f"{self._kind}.chunk"
-        for at, text in enumerate(self._texts):
-            for part, finish in ((text, None), ("", self._finish(text))):
-                choice = self._choice("delta", at, part, finish)
-                yield event({**self._head, "object": kind, "choices": [choice]})
-        yield event({**self._head, "object": kind, "choices": [], "usage": self._usage})
+        head = {**self._head, "object": self._kind + ("" if self._completes else ".chunk")}
+        for at, (text, reason) in enumerate(self._ended):
+            for part, finish in ((text, None), ("", reason)):
+                yield event({**head, "choices": [self._choice("delta", at, part, finish)]})
+        yield event({**head, "choices": [], "usage": self._usage})
         yield b"data: [DONE]\n\n"
 
     def _choice(self, name: str, at: int, text: str, finish: str | None) -> dict[str, Any]:
@@ -121,10 +295,6 @@ class _Shown:
         chat = {name: {"role": "assistant", "content": text}}
         said = {"text": text} if self._completes else chat
         return {"index": at, **said, "logprobs": None, "finish_reason": finish}
-
-    def _finish(self, text: str) -> str:
-        """Why an answer ended."""
-        return "length" if text in self._cut else "stop"
 
 
 _CHAT = ("chatcmpl", "chat.completion")
@@ -135,7 +305,7 @@ class PromptBody(Sampled):
     """A prompt in markup. markup: the schema that it names. independent: whether the schema's
     modules are used; false sends plain text."""
 
-    model_config = example(
+    model_config = bodies.example(
         {
             "markup": '<schema name="drinks"><module name="tea">Tea is hot.</module></schema>',
             "prompt": '<prompt schema="drinks"><tea/>Is it hot?</prompt>',
@@ -146,24 +316,16 @@ class PromptBody(Sampled):
     independent: bool = True
 
 
-class PromptAnswer(BaseModel):
-    """The answer to a prompt. used: its parts, and how many of their tokens were cached; see
-    PromptResult."""
-
-    object: Literal["prompt.answer"] = "prompt.answer"
-    answer: str
-    finish_reason: str
-    used: list[dict[str, Any]]
-    usage: dict[str, Any]
-
-
-@router.post("/v1/prompts", response_model=PromptAnswer)
+@router.post("/v1/prompts")
 async def answer_prompt(body: PromptBody, scope: Scope) -> Response:
-    """Answer a prompt over a schema, whose modules' states are in the cache once they were read."""
+    """Answer a prompt over a schema, whose modules' states are in the cache once they were read.
+    `used` has its parts, and how many of their tokens were cached; see PromptResult."""
     options = body.options | {"independent": body.independent}
-    job = MarkupPrompt(body.markup, body.prompt, options)
+    given = {"schema": body.markup, "prompt": body.prompt, "options": options}
     model, declared = scope.server.model(body.model), scope.declared(body.relquery)
-    result = await scope.server.kept(Statements).start(scope, job, model, declared).result(scope)
+    statements = scope.server.kept(Statements)
+    task = statements.start(scope, Job("answer_prompt", given), model, declared)
+    result = await task.result(scope)
     return Json(
         {
             "object": "prompt.answer",

@@ -32,6 +32,8 @@ def serve(config: ServeConfig, told: Callable[[Server, int], None] | None = None
             until_it_ends.callback(engines[-1][1].kill)
         pool = Pool(config)
         until_it_ends.callback(pool.close)
+        if config.tables:
+            pool.start()
         from relquery.serve.serving import listen  # all that a server needs, which takes long
 
         return listen(config, engines, pool, told)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, NamedTuple, Protocol, TypeVar
 
 from fastapi import Depends, Request
 from starlette.responses import Response
-from starlette.types import Receive
+from starlette.types import ASGIApp, Message, Receive
 
 import relquery.engine.requests.declared as engine
 from relquery.backends.local.asking import Piece
@@ -22,15 +23,15 @@ from relquery.backends.remote.link import Link
 from relquery.backends.remote.process import Replied
 from relquery.engine.requests.relquery import Latency
 from relquery.errors import ConfigError
-from relquery.prompt import Answer, Finish, Prompt, Sampling, TokenLogprob
-from relquery.serve.admission import AdmissionController
-from relquery.serve.auth import Authenticator, Identity
-from relquery.serve.body import Declared, declared_by
+from relquery.prompt import Answer, Finish, Prompt, Sampling
+from relquery.serve.auth import AdmissionController, Authenticator, Identity
+from relquery.serve.bodies import Declared, declared_by
 from relquery.serve.errors import HttpError, Json, as_http, stopping
 from relquery.serve.metrics import Metrics
 from relquery.serve.settings import ServeConfig
-from relquery.serve.streaming import AnswerStream, EventResponse
+from relquery.serve.streaming import AnswerStream, EventResponse, Form
 
+_LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
@@ -42,13 +43,13 @@ class EngineHandle:
         self._spelt: dict[int, bytes] = {}
 
     async def ask(self, question: str, *given: Any) -> Any:
-        """See EngineHost.ask; no thread waits for the reply."""
+        """The reply of EngineHost.ask, for which no thread waits."""
         bell = _Bell()
         number = self.link.post(bell, question, *given)
         if number is None:
             raise ConfigError("The engine is closed.")
         try:
-            told = await bell.future
+            told = await asyncio.wrap_future(bell)
         finally:
             self.link.forget(number)
         if told.error is not None:
@@ -57,16 +58,18 @@ class EngineHandle:
 
     async def spell(self, tokens: Iterable[int]) -> Callable[[int], bytes]:
         """The bytes that tokens stand for, which the engine tells once."""
-        if new := sorted({token for token in tokens if token not in self._spelt}):
+        if new := sorted(set(tokens) - self._spelt.keys()):
             found: list[bytes] = await self.ask("spell", new)
             self._spelt.update(zip(new, found, strict=True))
         return self._spelt.__getitem__
 
-    async def spell_all(self, told: Iterable[TokenLogprob]) -> Callable[[int], bytes]:
-        """The same for all tokens that log-probabilities are about."""
-        return await self.spell(
-            token for each in told for token in (each.token, *(other for other, _ in each.top))
-        )
+
+class _Bell(Future[Replied]):
+    """Takes a reply from another thread into the event loop."""
+
+    def put(self, reply: Replied) -> None:
+        if self.set_running_or_notify_cancel():
+            self.set_result(reply)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +102,9 @@ class Server:
     seconds since 1970.
     """
 
+    app: ASGIApp
+    """The routes, once they are made."""
+
     def __init__(self, config: ServeConfig, links: Mapping[str, Link], gate: Authenticator) -> None:
         self.config, self.gate = config, gate
         engines = {link: EngineHandle(link) for link in links.values()}
@@ -112,9 +118,9 @@ class Server:
         self.serving, self.began = 0, int(time.time())
         self._kept: dict[type, object] = {}
 
-    def keep(self, thing: object) -> None:
+    def keep(self, *things: object) -> None:
         """Keep what routes need for the life of the server; `kept` gives it by its class."""
-        self._kept[type(thing)] = thing
+        self._kept |= {type(each): each for each in things}
 
     def kept(self, kind: type[T]) -> T:
         """What was kept of a class."""
@@ -124,25 +130,47 @@ class Server:
 
     def names_of(self, model: NamedModel) -> tuple[str, ...]:
         """All names by which clients call a model; the given one first."""
-        same = (
-            each.name
-            for each in self._models.values()
-            if (each.engine, each.adapter) == (model.engine, model.adapter)
-        )
-        return tuple(dict.fromkeys((model.name, *same)))
+        every = ((name, replace(each, name=model.name)) for name, each in self._models.items())
+        return tuple(dict.fromkeys((model.name, *(name for name, each in every if each == model))))
 
     def model(self, name: str | None) -> NamedModel:
         """A model by its name; the usual one without a name. Raises HttpError for one that is not
         served."""
         found = self._models.get(self.models[0] if name is None else name)
         if found is None:
-            raise HttpError(
-                404,
-                f"The model '{name}' is not served. Served: {', '.join(self.models)}.",
-                "model_not_found",
-                "model",
-            )
+            message = f"The model '{name}' is not served. Served: {', '.join(self.models)}."
+            raise HttpError(404, message, "model_not_found", "model")
         return found
+
+    async def call(
+        self, scope: RequestScope, method: str, path: str, body: bytes, request: str
+    ) -> tuple[int, bytes]:
+        """The status and the body with which a route answers whom a scope is of, for requests that
+        come in no HTTP request of their own. request: its id."""
+        sent: list[Message] = []
+        is_read = False
+
+        async def receive() -> Message:
+            nonlocal is_read
+            if is_read:
+                return await (scope.receive or asyncio.Future)()
+            is_read = True
+            return {"type": "http.request", "body": body}
+
+        async def send(message: Message) -> None:
+            sent.append(message)
+
+        about = {"type": "http", "http_version": "1.1", "scheme": "http", "root_path": ""}
+        headers = [(b"content-type", b"application/json")]
+        state = {"server": self, "scope": scope, "request_id": request}
+        asked = {"method": method, "path": path, "query_string": b"", "headers": headers}
+        try:
+            await self.app({**about, **asked, "state": state}, receive, send)
+        except Exception:  # which was answered, too
+            _LOG.exception("request %s failed", request)
+            if not sent:
+                raise
+        return sent[0]["status"], b"".join(each["body"] for each in sent[1:])
 
     @property
     def is_ready(self) -> bool:
@@ -155,40 +183,15 @@ class Server:
         found: list[EngineState] = await asyncio.gather(*asked)
         return found[0] if len(found) == 1 else together(found, most)
 
-    def abandon(self) -> None:
-        """End what all engines have open."""
-        for each in self.engines:
-            each.link.abandon(stopping())
-
-    def stop(self, **patience: float) -> None:
-        """End the engines' processes. patience: see Link.stop."""
-        for each in self.engines:
-            each.link.stop(**patience)
-
-
-class _Bell:
-    """Takes a reply from another thread into the event loop."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self.future: asyncio.Future[Replied] = self._loop.create_future()
-
-    def put(self, reply: Replied) -> None:
-        with suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self._ring, reply)
-
-    def _ring(self, reply: Replied) -> None:
-        if not self.future.done():
-            self.future.set_result(reply)
-
 
 class RequestScope:
     """Who sends a request, what its headers declare, and what it has used; it asks the engines.
 
-    headers: those that declare its relQuery. receive: see ASGI. model: the name of the one that was
-    asked last. prompts: that were asked.
-    first_token: seconds until the first token of any answer. latency: of the last relQuery that has
-    ended. error: what broke it, as a word. Used in the event loop alone.
+    headers: those that declare its relQuery. receive: what tells that its client has left, if one
+    waits; see ASGI. usual: the relQuery of what declares none. model: the name of the one that was
+    asked last. prompts: that were asked. first_token: seconds until the first token of any answer.
+    latency: of the last relQuery that has ended. error: what broke it, as a word. Used in the event
+    loop alone.
     """
 
     def __init__(
@@ -197,35 +200,29 @@ class RequestScope:
         identity: Identity,
         headers: Sequence[str] = (),
         receive: Receive | None = None,
+        usual: engine.Declared | None = None,
     ) -> None:
         self.server, self.identity, self._headers = server, identity, headers
         self.tenant, self.model = identity.tenant, server.models[0]
-        self._receive = receive
+        self.receive, self._usual = receive, usual
         self.prompts = self.prompt_tokens = self.cached_tokens = self.output_tokens = 0
         self.first_token: float | None = None
         self.latency: Latency | None = None
         self.error: str | None = None
 
-    @property
-    def receive(self) -> Receive:
-        """What tells that the client has left."""
-        assert self._receive is not None, "no client waits for this"
-        return self._receive
-
     def start(
         self,
         model: NamedModel,
         groups: Sequence[PromptGroup],
-        declared: Declared | engine.Declared | None = None,
+        body: Declared | None = None,
         **more: Any,
     ) -> AnswerStream:
         """Ask prompts as one relQuery; the prompts of all groups are counted through.
 
-        declared: the relQuery, if the body has it; the header may have it too. more: other fields
-        of Submission. Raises HttpError, also where too many requests are open.
+        body: the relQuery, if the body has it; the header may have it too. more: other fields of
+        Submission. Raises HttpError, also where too many requests are open.
         """
-        if not isinstance(declared, engine.Declared):
-            declared = declared_by(declared, self._headers)
+        declared = declared_by(body, self._headers) or self._usual
         size = sum(len(each.prompts) for each in groups)
         self.server.admission.admit(size)
         self.prompts += size
@@ -249,6 +246,24 @@ class RequestScope:
                 drop()
                 raise stopping()
         return stream
+
+    async def answer(
+        self,
+        body: Asking,
+        model: NamedModel,
+        groups: Sequence[PromptGroup],
+        form: Form,
+        places: Sequence[int] = (0,),
+    ) -> Response:
+        """Answers at once, or as events. places: the choice that each answer is, in the order of
+        the groups' prompts. Raises HttpError, and what breaks the relQuery."""
+        stream = self.start(model, groups, body.relquery, streamed=bool(body.stream))
+        if body.stream:
+            return EventResponse(form.events(stream, places), stream, form.failed)
+        answers = await stream.answers(self.receive)
+        await form.learn(answers)
+        found = dict(zip(places, answers, strict=True))
+        return Json(form.whole([found[place] for place in range(len(found))]))
 
     def declared(self, body: Declared | None = None) -> engine.Declared:
         """The relQuery that all calls of one job belong to. Raises HttpError."""
@@ -323,46 +338,6 @@ class CountedSink:
         self._scope.server.admission.open -= answered
 
 
-class Form(Protocol):
-    """One request's answers in the form of its API."""
-
-    async def whole(self, answers: list[Answer]) -> Any:
-        """The body of an answer that is sent at once. answers: in the order of the choices.
-
-        Raises HttpError for an answer that could not be served."""
-
-    def events(self, stream: AnswerStream) -> AsyncIterator[bytes]:
-        """The answers as events."""
-
-    def failed(self, error: HttpError) -> bytes:
-        """The event for an error in the midst of them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """What a body asks for, read and checked."""
-
-    model: NamedModel
-    groups: list[PromptGroup]
-    form: Form
-    """Of what comes back."""
-    places: Sequence[int] = (0,)
-    """The choice that each answer is, in the order of the groups' prompts."""
-
-    def in_order(self, answers: Sequence[Answer]) -> list[Answer]:
-        """Answers to the groups' prompts, in the order of the choices."""
-        found = dict(zip(self.places, answers, strict=True))
-        return [found[place] for place in range(len(found))]
-
-    async def ask(self, scope: RequestScope, body: Asking) -> Response:
-        """The answers at once, or as events. Raises HttpError, and what breaks the relQuery."""
-        stream = scope.start(self.model, self.groups, body.relquery, streamed=bool(body.stream))
-        if body.stream:
-            return EventResponse(self.form.events(stream), stream, self.form.failed)
-        answers = await stream.answers(scope.receive)
-        return Json(await self.form.whole(self.in_order(answers)))
-
-
 class Asking(Protocol):
     """What all bodies that ask for answers have."""
 
@@ -370,7 +345,7 @@ class Asking(Protocol):
     relquery: Declared | None
 
 
-def scope_of(request: Request) -> RequestScope:
+async def scope_of(request: Request) -> RequestScope:
     """Of a request that has reached its route."""
     found: RequestScope = request.state.scope
     return found

@@ -1,9 +1,11 @@
-"""Serving once the engines' processes have begun, and stopping so that nothing is lost."""
+"""Serving once the engines' processes have begun: what connections may take, and stopping so that
+nothing is lost."""
 
 from __future__ import annotations
 
 import asyncio
 import errno
+import json
 import logging
 import signal
 import socket
@@ -14,25 +16,117 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager, closing, suppress
 from functools import partial
 from types import FrameType
+from typing import Any, ClassVar
 
 import uvicorn
-from fastapi import FastAPI
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from relquery.backends.remote.link import Link
 from relquery.backends.remote.process import EngineProcess, settle
 from relquery.errors import ConfigError, OrderWarning, PartialResultWarning, PromptWarning
-from relquery.serve.app import Lifespan, make_app
+from relquery.serve.app import make_app
 from relquery.serve.auth import Authenticator, KeyAuthenticator
 from relquery.serve.batches.batches import batching
-from relquery.serve.connections import Connection
-from relquery.serve.embeddings import EmbeddingService
+from relquery.serve.errors import HttpError, openai_body, stopping
 from relquery.serve.logs import Tracing
 from relquery.serve.middleware import RequestMiddleware, with_cors
+from relquery.serve.scores import EmbeddingService
 from relquery.serve.server import Server
 from relquery.serve.settings import ServeConfig
 from relquery.serve.sql_workers.pool import Pool
 from relquery.serve.sql_workers.statements import AT_ONCE, Statements
+
+MOST_HEAD = 64 << 10
+"""Bytes of a request's first line and headers, and of what follows a body in chunks."""
+_WORDS = {400: "Bad Request", 408: "Request Timeout", 431: "Request Header Fields Too Large"}
+
+
+class Connection(HttpToolsProtocol):
+    """uvicorn's, which by itself would wait for a head of any size without end.
+
+    patience: seconds in which a head must come, in which more of a body must come, and in which all
+    of a body must come that is answered already.
+    """
+
+    patience: ClassVar[float] = 30.0
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._in_head, self._read = True, 0
+        self._tiring: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._rest()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._in_head:
+            self._read += len(data)
+        elif self._tiring is not None and not self.cycle.response_complete:
+            self._wait()
+        super().data_received(data)
+        if self._in_head and self._read > MOST_HEAD and not self.transport.is_closing():
+            self._refuse(431, f"The request's headers have more than {MOST_HEAD:,} bytes.")
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        if not self._in_head:  # a further request of the connection
+            self._in_head, self._read = True, 0
+            self._wait()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._in_head:
+            self._read += len(name) + len(value)
+            if self._read > 2 * MOST_HEAD:
+                raise ValueError("too much follows the body")
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        self._wait()
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._rest()
+        super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """What does not parse is answered in the form of all errors."""
+        self._refuse(400, msg)
+
+    def _wait(self) -> None:
+        self._rest()
+        self._tiring = self.loop.call_later(self.patience, self._tire)
+
+    def _rest(self) -> None:
+        if self._tiring is not None:
+            self._tiring.cancel()
+            self._tiring = None
+
+    def _tire(self) -> None:
+        if self.flow.read_paused:  # the server is slow, not the client
+            self._wait()
+        elif not self.transport.is_closing():
+            self._refuse(408, f"No more of the request has come in {self.patience:g} seconds.")
+
+    def _refuse(self, status: int, message: str) -> None:
+        """Answer, unless an answer has begun, and close the connection."""
+        self._rest()
+        earlier = self._in_head and (self.cycle is None or self.cycle.response_complete)
+        if earlier or not self.cycle.response_started:
+            content = json.dumps(openai_body(HttpError(status, message))).encode()
+            head = (
+                f"HTTP/1.1 {status} {_WORDS[status]}\r\ncontent-type: application/json\r\n"
+                f"content-length: {len(content)}\r\nconnection: close\r\n\r\n"
+            )
+            self.transport.write(head.encode() + content)
+        self.transport.close()
+
 
 _LOG = logging.getLogger("relquery.serve")
 TICK = 0.02  # seconds between two looks at what is still open
@@ -67,15 +161,17 @@ def listen(
         traces = None if config.otlp is None else Tracing(config.otlp)
         if traces is not None:
             until_it_ends.callback(traces.stop)
+        # The engines load meanwhile.
+        app = make_app(lambda _: _lifespan(server), needs_keys=config.keys is not None)
         links: dict[str, Link] = {}
         for names, engine in engines:
             link = Link(engine.model, engine.options, prepare=engine.prepare, process=engine)
             until_it_ends.callback(link.stop)
             links |= dict.fromkeys(names, link)
+        pool.start()  # without tables nobody waits for it
         server = Server(config, links, gate)
-        server.keep(statements)
-        server.keep(embeddings)
-        app = make_app(_lifespan(server), needs_keys=config.keys is not None)
+        server.keep(statements, embeddings)
+        server.app = app
         front = with_cors(RequestMiddleware(app, server, traces), config.origins)
         listener = Listener(front if traces is None else traces.traced(front), server, told)
         settle()
@@ -83,22 +179,19 @@ def listen(
     return not listener.force_exit
 
 
-def _lifespan(server: Server) -> Lifespan:
-    @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        loop = asyncio.get_running_loop()
-        loop.set_default_executor(ThreadPoolExecutor(THREADS, "relquery-serve"))
-        for each in server.engines:
-            each.link.hop = loop.call_soon_threadsafe
-        watching = asyncio.create_task(server.gate.watch())
-        async with batching(server):
-            yield
-            server.admission.stopping = True
-        watching.cancel()
-        with suppress(asyncio.CancelledError):
-            await watching
-
-    return lifespan
+@asynccontextmanager
+async def _lifespan(server: Server) -> AsyncIterator[None]:
+    loop = asyncio.get_running_loop()
+    loop.set_default_executor(ThreadPoolExecutor(THREADS, "relquery-serve"))
+    for each in server.engines:
+        each.link.hop = loop.call_soon_threadsafe
+    watching = asyncio.create_task(server.gate.watch())
+    async with batching(server):
+        yield
+        server.admission.stopping = True
+    watching.cancel()
+    with suppress(asyncio.CancelledError):
+        await watching
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -169,13 +262,15 @@ class Listener(uvicorn.Server):
         if self._server.serving:
             _LOG.info("stopping; %d requests have %g s to end", self._server.serving, grace)
         await self._until_idle(grace)
-        if not self.force_exit:
-            self._server.abandon()
-            ending = asyncio.create_task(asyncio.to_thread(self._server.stop))
-            await self._until_idle(LAST_WORDS)
-            await ending
-        else:
-            self._server.stop(patience=0.0)
+        links = [each.link for each in self._server.engines]
+        if self.force_exit:
+            for link in links:
+                link.stop(patience=0.0)
+            return
+        for link in links:
+            link.abandon(stopping())
+        ending = [asyncio.to_thread(link.stop) for link in links]
+        await asyncio.gather(self._until_idle(LAST_WORDS), *ending)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Close what is open. uvicorn leaves out the application's end after a second Ctrl-C, which

@@ -83,12 +83,12 @@ class ServeConfig:
                 raise ConfigError(f"{name} is {value!r}; it must be a positive number.")
         if not 0 <= self.port <= 65_535:
             raise ConfigError(f"port is {self.port}; it must be from 0 to 65535 (0: any free one).")
-        if not 0 < self.sql_seconds < inf:
-            raise ConfigError(
-                f"sql_seconds is {self.sql_seconds}; it must be a finite number of seconds above 0."
-            )
-        if not 0 <= self.grace < inf:
-            raise ConfigError(f"grace is {self.grace}; it must be a finite number of seconds.")
+        for name in ("sql_seconds", "grace"):
+            value, least = getattr(self, name), " above 0" if name == "sql_seconds" else ""
+            if not 0 <= value < inf or (least and not value):
+                raise ConfigError(
+                    f"{name} is {value}; it must be a finite number of seconds{least}."
+                )
         if self.keys is None and not self.open and not is_local(self.host):
             raise ConfigError(
                 f"Everybody who reaches {self.host} could use this server. Make keys (relquery "

@@ -1,61 +1,52 @@
-"""/health: whether the server lives and takes requests. /metrics: its figures for Prometheus. The
-console at /, its files as they stand in the package, and the state that it shows."""
+"""/health: whether the server lives and takes requests. /v1/models, in OpenAI's form, or in
+Anthropic's for those who send its header. /metrics: figures for Prometheus. The console at /, its
+files as they stand in the package, and the state that it shows."""
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import asdict
-from typing import Any, Literal
+from typing import Any
 
 from fastapi import APIRouter, Request
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
-from pydantic import BaseModel
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from relquery.backends.local.state import EngineState, OpenQuery
-from relquery.serve.errors import HttpError, Json
+from relquery.serve.bodies import Cursor, Limit, instant, page_of
+from relquery.serve.errors import HttpError, Json, is_anthropic
 from relquery.serve.server import Scope, Server
 
 router = APIRouter(tags=["Operation"])
 PATIENCE = 2.0
 """Seconds that the engine has to tell its state: it does so between two steps."""
-
-
-class Health(BaseModel):
-    """status: "ok"; "starting" while the engine's process loads its model again; "stopping" once
-    the server was told to stop."""
-
-    status: Literal["ok", "starting", "stopping"]
-    model: str
-
-
 _NOT_READY: dict[int | str, dict[str, Any]] = {
-    503: {"model": Health, "description": "It takes no requests now"}
+    503: {"description": "It takes no requests now", "content": {"application/json": {}}}
 }
 
 
-@router.get("/health/live", response_model=Health)
-async def is_live(request: Request) -> JSONResponse:
+@router.get("/health/live")
+async def is_live(request: Request) -> Response:
     """200 as long as the server answers at all."""
-    return JSONResponse(_health(request.state.server).model_dump())
+    return _health(request.state.server, always=True)
 
 
-@router.get("/health", response_model=Health, responses=_NOT_READY)
-@router.get("/health/ready", response_model=Health, responses=_NOT_READY)
-async def is_ready(request: Request) -> JSONResponse:
-    """200 while the server takes requests, else 503."""
-    found = _health(request.state.server)
-    return JSONResponse(found.model_dump(), 200 if found.status == "ok" else 503)
+@router.get("/health", responses=_NOT_READY)
+@router.get("/health/ready", responses=_NOT_READY)
+async def is_ready(request: Request) -> Response:
+    """200 while the server takes requests, else 503. `status` is "ok"; "starting" while an engine's
+    process loads its model again; "stopping" once the server was told to stop."""
+    return _health(request.state.server)
 
 
-def _health(server: Server) -> Health:
-    status: Literal["ok", "starting", "stopping"] = "ok"
+def _health(server: Server, *, always: bool = False) -> Response:
+    status = "ok" if server.is_ready else "starting"
     if server.admission.stopping or any(each.link.closed for each in server.engines):
         status = "stopping"
-    elif not server.is_ready:
-        status = "starting"
-    return Health(status=status, model=server.models[0])
+    return Json(
+        {"status": status, "model": server.models[0]}, 200 if always or status == "ok" else 503
+    )
 
 
 @router.get("/metrics", response_class=PlainTextResponse)
@@ -93,19 +84,8 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
-
-
-class PageFiles(StaticFiles):
-    """The files of the page, which may load no others."""
-
-    def file_response(self, *given: Any, **more: Any) -> Response:
-        """One of them."""
-        response = super().file_response(*given, **more)
-        response.headers.update(_HEADERS)
-        return response
-
-
-_FILES = PageFiles(packages=[("relquery.serve", "console")])
+"""Of the files of the page, which may load no others."""
+_FILES = StaticFiles(packages=[("relquery.serve", "console")])
 
 
 @router.get("/console/state")
@@ -154,12 +134,53 @@ def _query(query: OpenQuery) -> dict[str, Any]:
 
 
 @router.get("/", include_in_schema=False)
-async def page(request: Request) -> Response:
-    """The console."""
-    return await part("index.html", request)
-
-
 @router.get("/console/{name}", include_in_schema=False)
-async def part(name: str, request: Request) -> Response:
-    """What the page is made of."""
-    return await _FILES.get_response(name, request.scope)
+async def page(request: Request, name: str = "index.html") -> Response:
+    """The console, and what its page is made of."""
+    response = await _FILES.get_response(name, request.scope)
+    response.headers.update(_HEADERS)
+    return response
+
+
+@router.get("/v1/models", tags=["OpenAI", "Anthropic"])
+async def list_models(
+    request: Request,
+    scope: Scope,
+    limit: Limit = 20,
+    after_id: Cursor = None,
+    before_id: Cursor = None,
+) -> Response:
+    """All names by which models can be called. With the header `anthropic-version`, a page of them
+    in Anthropic's form."""
+    names, server = scope.server.models, scope.server
+    if not is_anthropic(request.scope):
+        return Json({"object": "list", "data": [_model(each, server) for each in names]})
+    known = {each: _info(each, server) for each in names}
+    return Json(page_of(known, limit, after_id, before_id))
+
+
+@router.get("/v1/models/{name:path}")
+async def get_model(name: str, request: Request, scope: Scope) -> Response:
+    """One model. With the header `anthropic-version`, in Anthropic's form."""
+    return Json((_info if is_anthropic(request.scope) else _model)(name, scope.server))
+
+
+def _model(name: str, server: Server) -> dict[str, Any]:
+    """max_model_len: tokens of a prompt and its answer together, as in vLLM. Raises HttpError."""
+    about = {"created": server.began, "owned_by": "relquery"}
+    context = server.model(name).facts.context
+    return {"id": name, "object": "model", **about, "max_model_len": context}
+
+
+def _info(name: str, server: Server) -> dict[str, Any]:
+    """max_input_tokens leaves room for one token. Raises HttpError."""
+    context = server.model(name).facts.context
+    return {
+        "id": name,
+        "type": "model",
+        "display_name": name,
+        "created_at": instant(server.began),
+        "lifecycle": "active",
+        "max_input_tokens": context - 1,
+        "max_tokens": context,
+    }

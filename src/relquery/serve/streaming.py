@@ -6,19 +6,22 @@ A client that leaves closes the stream, which cancels what is still open of it.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, nullcontext, suppress
+import secrets
+import string
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from relquery.backends.local.asking import Piece
+from relquery.backends.local.asking import Begun, Piece
 from relquery.engine.requests.relquery import Latency
-from relquery.prompt import Answer
-from relquery.serve.errors import HttpError, as_http, openai_body, response_of
-from relquery.serve.values import to_json
+from relquery.prompt import Answer, Finish
+from relquery.serve.errors import HttpError, as_http, openai_body, response_of, to_json
+from relquery.tools import CallForm, CallParser, Delta, ToolCall, ToolUse
 
 NDJSON = "application/x-ndjson"
 ARROW = "application/vnd.apache.arrow.stream"
@@ -47,19 +50,19 @@ class ResponseStream(Generic[T]):
         """What broke it."""
         self.over = False
         self._cancel = cancel
-        self._parts: deque[T] = deque()
-        self._waiter: asyncio.Future[None] | None = None
+        self._parts: list[T] = []
+        self._news = asyncio.Event()
 
     def put(self, part: T) -> None:
         """A part has come."""
         self._parts.append(part)
-        self._wake()
+        self._news.set()
 
     def finish(self, error: BaseException | None = None) -> None:
         """No more parts come. error: what broke it."""
         if not self.over:
             self.over, self.error = True, error
-            self._wake()
+            self._news.set()
 
     async def some(self) -> list[T]:
         """All that has come since the last call, at least one part; nothing at the end.
@@ -68,10 +71,9 @@ class ResponseStream(Generic[T]):
         if the reader has left.
         """
         while not self._parts and not self.over:
-            self._waiter = asyncio.get_running_loop().create_future()
-            await self._waiter
-        parts = list(self._parts)
-        self._parts.clear()
+            self._news.clear()
+            await self._news.wait()
+        parts, self._parts = self._parts, []
         if not parts and self.error is not None:
             raise self.error
         return parts
@@ -84,9 +86,10 @@ class ResponseStream(Generic[T]):
             self._cancel()
 
     @asynccontextmanager
-    async def read_by(self, receive: Receive) -> AsyncIterator[None]:
-        """A block in which a client reads, which closes the stream if it leaves."""
-        leaving = asyncio.ensure_future(_left(receive))
+    async def read_by(self, receive: Receive | None) -> AsyncIterator[None]:
+        """A block in which a client reads, which closes the stream if it leaves; None for who
+        stays."""
+        leaving = asyncio.ensure_future((receive and _left(receive)) or asyncio.Future())
         leaving.add_done_callback(lambda _: self.close())
         try:
             yield
@@ -100,15 +103,10 @@ class ResponseStream(Generic[T]):
         """All parts. receive: of the client that waits for them, if one does. Raises
         ClientGoneError if it leaves, and what broke the stream."""
         found: list[T] = []
-        async with nullcontext() if receive is None else self.read_by(receive):
+        async with self.read_by(receive):
             while parts := await self.some():
                 found += parts
         return found
-
-    def _wake(self) -> None:
-        waiter, self._waiter = self._waiter, None
-        if waiter is not None and not waiter.done():
-            waiter.set_result(None)
 
 
 class Part(NamedTuple):
@@ -120,7 +118,8 @@ class Part(NamedTuple):
 
 
 class AnswerStream(ResponseStream[Part]):
-    """The answers of the jobs that one request is made of, whose Sink it is.
+    """The answers of the jobs that one request is made of, whose Sink it is. It ends with the last
+    of these, or the first that breaks.
 
     size, jobs: prompts, and jobs that they are asked in. latency: None before the end.
     """
@@ -131,15 +130,12 @@ class AnswerStream(ResponseStream[Part]):
         self.latency: Latency | None = None
 
     def piece(self, index: int, piece: Piece) -> None:
-        """See Sink."""
         self.put(Part(index, piece=piece))
 
     def add(self, index: int, answer: Answer) -> None:
-        """See Sink."""
         self.put(Part(index, answer=answer))
 
     def end(self, latency: Latency | None, error: BaseException | None = None) -> None:
-        """See Sink. It ends with the last of its jobs, or the first that breaks."""
         self._jobs -= 1
         self.latency = latency or self.latency
         if error is not None or not self._jobs:
@@ -150,6 +146,106 @@ class AnswerStream(ResponseStream[Part]):
         parts = await self.all(receive)
         found = {part.at: part.answer for part in parts if part.answer is not None}
         return [found[at] for at in range(self.size)]
+
+
+class Form(ABC):
+    """One request's answers in the form of its API: whole, or as events.
+
+    Its methods raise HttpError for an answer that could not be served. at: the number of a choice.
+    """
+
+    async def learn(self, some: Sequence[Piece | Answer]) -> None:  # noqa: B027
+        """Ask the engine for what is needed to show what has come."""
+
+    @abstractmethod
+    def whole(self, answers: list[Answer]) -> Any:
+        """The body of an answer that is sent at once. answers: in the order of the choices."""
+
+    def begin(self, begun: Begun | Answer | None) -> bytes:
+        """The events before all others. begun: what is known of the first prompt."""
+        return b""
+
+    @abstractmethod
+    def piece(self, at: int, piece: Piece) -> bytes:
+        """The events of a part of an answer."""
+
+    @abstractmethod
+    def last(self, at: int, answer: Answer) -> bytes:
+        """The events that end an answer."""
+
+    def end(self) -> bytes:
+        """The events after all others."""
+        return b""
+
+    def failed(self, error: HttpError) -> bytes:
+        """The event for an error in the midst of them."""
+        return failed_event(error)
+
+    async def events(self, stream: AnswerStream, places: Sequence[int]) -> AsyncIterator[bytes]:
+        """All events. places: the choices that the stream's answers are."""
+        begun = False
+        while parts := await stream.some():
+            await self.learn([each for part in parts if (each := part.piece or part.answer)])
+            first, chunk = parts[0], list[bytes]()
+            if not begun:
+                chunk.append(self.begin(first.piece.begun if first.piece else first.answer))
+                begun = True
+            for at, piece, answer in parts:
+                if piece is not None:
+                    chunk.append(self.piece(places[at], piece))
+                elif answer is not None:
+                    chunk.append(self.last(places[at], answer))
+            yield b"".join(chunk)
+        yield self.end()
+
+
+_SHORT = string.ascii_letters + string.digits
+
+
+class Reply:
+    """One answer as its text and calls, in parts or as a whole. prefix: of the ids of calls."""
+
+    def __init__(self, use: ToolUse | None, form: CallForm, prefix: str) -> None:
+        is_read = use is not None and use.choice != "none"
+        self._parser = CallParser(form) if is_read else None
+        self._prefix = "" if form.short_ids else prefix
+        self.text = ""
+        """All that has come."""
+        self.calls: list[ToolCall] = []
+        """Those that have begun, with what has come of their arguments."""
+
+    def take(self, text: str) -> list[Delta]:
+        """What a piece of the answer adds."""
+        return self._noted([Delta(text)] if self._parser is None else self._parser.take(text))
+
+    def end(self) -> list[Delta]:
+        """What is left once all of it was taken."""
+        return self._noted([] if self._parser is None else self._parser.end())
+
+    def whole(self, answer: Answer) -> list[Delta]:
+        """All of an answer."""
+        return self.take(answer.text or "") + self.end()
+
+    def calls_end(self, answer: Answer) -> bool:
+        """Whether the answer has ended with calls, and not in their midst."""
+        return bool(self.calls) and answer.finish is Finish.STOP and answer.stopped_by is None
+
+    def _noted(self, deltas: list[Delta]) -> list[Delta]:
+        for delta in deltas:
+            self.text += delta.text
+            if delta.call is None:
+                continue
+            if delta.name:
+                self.calls.append(ToolCall(self._new_id(), delta.name, ""))
+            call = self.calls[delta.call]
+            self.calls[delta.call] = replace(call, arguments=call.arguments + delta.arguments)
+        return [delta for delta in deltas if delta != Delta()]
+
+    def _new_id(self) -> str:
+        """Of a call: one that the model's chat template takes when it comes back."""
+        if self._prefix:
+            return f"{self._prefix}{secrets.token_hex(12)}"
+        return "".join(secrets.choice(_SHORT) for _ in range(9))
 
 
 class EventResponse(Response):

@@ -1,9 +1,10 @@
-"""Lines of a batch become relQueries, also under an engine that breaks; without an engine."""
+"""Lines of a batch are asked of routes, also where these refuse them; without an engine."""
 
 from __future__ import annotations
 
 import asyncio
 import errno
+import json
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,70 +13,50 @@ from typing import Any, cast
 import pytest
 
 from relquery.engine.requests.declared import NOTHING, Declared
-from relquery.errors import ConfigError, EngineEndedError
-from relquery.prompt import Answer, Finish, Sampling, Span
+from relquery.prompt import Sampling, Span
 from relquery.serve.auth import Identity
 from relquery.serve.batches import batches, lines, store
 from relquery.serve.batches.batches import Record
-from relquery.serve.batches.lines import Line, Results
-from relquery.serve.errors import HttpError
+from relquery.serve.batches.lines import Answered, Results
 from relquery.serve.openai.choices import choices_of
-from relquery.serve.server import NamedModel, PromptGroup, Question, Server
-from relquery.serve.streaming import AnswerStream
+from relquery.serve.server import RequestScope, Server
 
-Broken = Callable[[list[Any], int], BaseException | None]
-BAD = Sampling(schema="{}")
+GOOD, BAD = Answered("a", 200, {"x": 1}, "req_1"), Answered("b", 400, {"error": {}}, "req_2")
 
 
-class Form:
-    async def whole(self, answers: list[Answer]) -> dict[str, Any]:
-        return {"text": answers[0].text}
+class Routes:
+    """A server whose routes answer with statuses. status: by what is asked, and how often something
+    was asked before."""
 
+    admission, models = SimpleNamespace(stopping=False), ("demo",)
 
-FORM: Any = Form()
-ENGINE: Any = object()
-MODEL = NamedModel("demo", ENGINE)
-
-
-class Breaking:
-    """A RequestScope whose server breaks if it is told to. broken: by what is asked, and how often
-    something was asked before."""
-
-    admission = SimpleNamespace(stopping=False)
-
-    def __init__(self, broken: Broken) -> None:
+    def __init__(self, status: Callable[[str, int], int]) -> None:
         self.asked: list[str] = []
-        self.declared: list[Declared] = []
-        self._broken = broken
+        self.usual: list[Declared | None] = []
+        self._status = status
 
-    def start(self, model: object, groups: list[Any], declared: Declared) -> AnswerStream:
-        texts = [str(prompt[0].content) for each in groups for prompt in each.prompts]
-        self.declared.append(declared)
-        self.asked += texts
-        error = self._broken(groups, len(self.asked))
-        if isinstance(error, HttpError):
-            raise error
-        stream = AnswerStream(len(texts), 1, lambda: None)
-        for at, text in enumerate(texts if error is None else ()):
-            stream.add(at, Answer(text, Finish.STOP))
-        stream.end(None, error)
-        return stream
+    async def call(
+        self, scope: RequestScope, method: str, path: str, body: bytes, request: str
+    ) -> tuple[int, bytes]:
+        text = json.loads(body)["prompt"]
+        self.usual.append(scope._usual)
+        self.asked.append(text)
+        return self._status(text, len(self.asked)), b'{"text": "yes"}'
 
 
-def run(
-    tmp_path: Path, scope: Breaking, samplings: list[Sampling], *theirs: Declared | None
-) -> Results:
-    results = Results(tmp_path / "output", tmp_path / "errors")
-    record = Record("", "/v1/completions", "", "", "")
-    asking = batches._Asking(cast(Server, scope), record, results, NOTHING)
+def run(tmp_path: Path, routes: Routes, count: int, **more: Any) -> Results:
+    record = Record("", "/v1/completions", "", "output", "errors")
+    files: Any = SimpleNamespace(path=tmp_path.joinpath)
+    scope = RequestScope(cast(Server, routes), Identity(), usual=NOTHING)
 
-    async def ask() -> None:
-        for at, sampling in enumerate(samplings):
-            question = Question(MODEL, [PromptGroup([(Span(f"{at}"),)], sampling)], FORM)
-            declared = theirs[at] if theirs else None
-            await asking.ask(Line(f"{at}", question, declared), Identity())
+    async def ask() -> Results:
+        running = batches._Run(scope.server, record, files, cast(Any, None))
+        for at in range(count):
+            line = {"custom_id": f"{at}", "body": {"prompt": f"{at}", **more}}
+            await running.ask(line, scope)
+        return running.results
 
-    asyncio.run(ask())
+    results = asyncio.run(ask())
     assert (record.completed, record.failed) == (results.succeeded, results.failed)
     return results
 
@@ -83,7 +64,6 @@ def run(
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batches, "PAUSE", 0)
-    monkeypatch.setattr(batches, "RequestScope", lambda server, identity: server)
 
 
 @pytest.mark.parametrize(("times", "failed"), [(1, 0), (3, 1), (99, 5)])
@@ -91,32 +71,30 @@ def test_what_an_engine_has_not_answered_when_it_ends_is_asked_again(
     tmp_path: Path, times: int, failed: int
 ) -> None:
     """One that ends again and again is an error."""
-    scope = Breaking(lambda _, asked: EngineEndedError("gone") if asked <= times else None)
-    results = run(tmp_path, scope, [Sampling()] * 5)
-    assert scope.asked[:2] == ["0", "0"]
+    routes = Routes(lambda _, asked: 503 if asked <= times else 200)
+    results = run(tmp_path, routes, 5)
+    assert routes.asked[:2] == ["0", "0"]
     assert (results.succeeded, results.failed) == (5 - failed, failed)
+    assert set(routes.usual) == {NOTHING}
 
 
-def test_a_sampling_that_breaks_spares_the_lines_with_others(tmp_path: Path) -> None:
-    def broken(groups: list[Any], asked: int) -> BaseException | None:
-        return ConfigError("no") if any(each.sampling == BAD for each in groups) else None
-
-    results = run(tmp_path, Breaking(broken), [Sampling(), Sampling(), BAD, Sampling(top_k=1)])
+def test_a_line_that_is_refused_spares_the_others(tmp_path: Path) -> None:
+    results = run(tmp_path, Routes(lambda text, _: 400 if text == "2" else 200), 4)
     assert results.recover() == {"0", "1", "2", "3"}
     assert (results.succeeded, results.failed) == (3, 1)
 
 
-def test_lines_are_asked_as_the_relquery_that_they_say(tmp_path: Path) -> None:
-    scope, theirs = Breaking(lambda *_: None), Declared("theirs", 2)
-    results = run(tmp_path, scope, [GREEDY] * 4, None, theirs, None, theirs)
-    assert scope.declared == [NOTHING, theirs, NOTHING, theirs]
-    assert results.succeeded == 4
+def test_a_line_that_would_be_streamed_is_not_asked(tmp_path: Path) -> None:
+    routes = Routes(lambda *_: 200)
+    assert run(tmp_path, routes, 1, stream=True).failed == 1
+    assert routes.asked == []
+    assert '"param": "stream"' in (tmp_path / "errors").read_text()
 
 
 def test_a_full_queue_is_waited_for(tmp_path: Path) -> None:
-    scope = Breaking(lambda _, asked: HttpError(429, "full") if asked < 4 else None)
-    assert run(tmp_path, scope, [Sampling()]).succeeded == 1
-    assert len(scope.asked) == 4
+    routes = Routes(lambda _, asked: 429 if asked < 4 else 200)
+    assert run(tmp_path, routes, 1).succeeded == 1
+    assert len(routes.asked) == 4
 
 
 def test_answers_are_kept_until_the_disk_has_room(
@@ -134,21 +112,17 @@ def test_answers_are_kept_until_the_disk_has_room(
 
     monkeypatch.setattr(lines, "_append", append)
     results = Results(tmp_path / "output", tmp_path / "errors")
-    found: Any = [("a", {"x": 1}), ("b", HttpError(400, "Wrong."))]
-    asyncio.run(store.once_there_is_room(results.add, found))
+    asyncio.run(store.once_there_is_room(results.add, [GOOD, BAD]))
     assert len(set(sizes)) == 1
     assert len(sizes) == 3
     assert results.recover() == {"a", "b"}
     assert len((tmp_path / "output").read_text().splitlines()) == 1
 
 
-GREEDY, WARM = Sampling(), Sampling(temperature=1.0)
-
-
-def test_choices_with_samplings_of_their_own_are_put_back_in_order() -> None:
+def test_choices_with_samplings_of_their_own_have_their_places() -> None:
     prompts = [(Span("a"),), (Span("b"),)]
-    groups, places = choices_of(prompts, [GREEDY, WARM], 2)
+    groups, places = choices_of(prompts, [Sampling(), Sampling(temperature=1.0)], 2)
     assert [len(each.prompts) for each in groups] == [2, 2]
-    answers: Any = ["a greedy", "b greedy", "a warm", "b warm"]
-    in_order: Any = Question(MODEL, groups, FORM, places).in_order(answers)
-    assert list(in_order) == ["a greedy", "a warm", "b greedy", "b warm"]
+    answers = dict(zip(places, ["a greedy", "b greedy", "a warm", "b warm"], strict=True))
+    in_order = [answers[place] for place in range(4)]
+    assert in_order == ["a greedy", "a warm", "b greedy", "b warm"]

@@ -9,7 +9,6 @@ import json
 import os
 import time
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 from threading import Event, Lock
 from types import SimpleNamespace
@@ -21,10 +20,14 @@ from relquery.serve.auth import Authenticator
 from relquery.serve.batches import batches as all_batches
 from relquery.serve.batches import store
 from relquery.serve.batches.batches import ENDED, Batches, Record
-from relquery.serve.batches.lines import Results
-from relquery.serve.batches.store import Files, Folder, StoredFile, to_its_end
+from relquery.serve.batches.lines import Answered, Results
+from relquery.serve.batches.store import Files, Records, StoredFile, to_its_end
 from relquery.serve.errors import HttpError
 from relquery.serve.server import Server
+
+
+def answered(name: str, status: int = 200, x: int = 1) -> Answered:
+    return Answered(name, status, {"x": x}, "req_1")
 
 
 def test_a_file_is_found_by_its_tenant_alone_also_after_a_restart(tmp_path: Path) -> None:
@@ -44,10 +47,11 @@ def test_a_deleted_file_leaves_nothing_and_a_damaged_object_is_passed_over(tmp_p
 
     asyncio.run(keep_and_delete())
     assert list((tmp_path / "files").iterdir()) == []
-    folder = Folder(tmp_path)
-    folder.save("a", {"x": 1})
+    kept = Record("me", "/v1/completions", "", "", "")
+    Records(tmp_path, Record).save(kept)
     (tmp_path / "b.json").write_text("{")
-    assert list(folder.all()) == [{"x": 1}]
+    (tmp_path / "c.json").write_text('{"x": 1}')
+    assert Records(tmp_path, Record).known == {kept.id: kept}
 
 
 def test_what_is_kept_is_its_owners_alone(tmp_path: Path) -> None:
@@ -56,9 +60,9 @@ def test_what_is_kept_is_its_owners_alone(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         kept = asyncio.run(Files(tmp_path).upload(io.BytesIO(b"x"), "a.jsonl", "batch", "ours"))
-        Folder(tmp_path / "batches").save("a", {"x": 1})
+        Records(tmp_path / "batches", Record).save(Record("", "", "", "", ""))
         results = Results(tmp_path / "files" / "output", tmp_path / "files" / "errors")
-        results.add([("a", {"x": 1}), ("b", HttpError(400, "Wrong."))])
+        results.add([answered("a"), answered("b", 400)])
     finally:
         os.umask(before)
     assert kept.bytes == 1
@@ -74,13 +78,13 @@ def test_what_a_killed_process_has_left_is_removed(tmp_path: Path) -> None:
     runs, over = (Record("ours", "/v1/completions", kept.id, f"{n}o", f"{n}e") for n in "12")
     over.become("cancelled")
     for record in (runs, over):
-        Folder(tmp_path / "batches").save(record.id, asdict(record))
+        Records(tmp_path / "batches", Record).save(record)
     files = tmp_path / "files"
     (files / "damaged.json").write_text("{")
     for name in ("lost", "damaged", "1o", "1e", "2o", "2e"):
         (files / f"{name}.content").touch()
     for folder in ("files", "batches"):
-        (tmp_path / folder / "half.new").touch()
+        (tmp_path / folder / ".half.json.0.new").touch()
     Batches(server, tmp_path)
     assert {path.stem for path in files.glob("*.content")} == {kept.id, "damaged", "1o", "1e"}
     assert not list(tmp_path.rglob("*.new"))
@@ -88,12 +92,12 @@ def test_what_a_killed_process_has_left_is_removed(tmp_path: Path) -> None:
 
 def test_half_a_line_is_removed_and_its_request_has_no_answer(tmp_path: Path) -> None:
     results = Results(tmp_path / "output", tmp_path / "errors")
-    results.add([("a", {"x": 1}), ("b", HttpError(400, "Wrong.")), ("c", {"x": 2})])
+    results.add([answered("a"), answered("b", 400), answered("c")])
     (tmp_path / "output").write_bytes((tmp_path / "output").read_bytes()[:-3])
     later = Results(tmp_path / "output", tmp_path / "errors")
     assert later.recover() == {"a", "b"}
     assert (later.succeeded, later.failed) == (1, 1)
-    later.add([("c", {"x": 3})])
+    later.add([answered("c", x=3)])
     lines = map(json.loads, (tmp_path / "output").read_text().splitlines())
     assert [each["response"]["body"] for each in lines] == [{"x": 1}, {"x": 3}]
 
@@ -131,15 +135,15 @@ def test_a_batch_is_cancelled_at_any_time(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize("wait", range(0, 28, 4))
 def test_saves_are_one_by_one(wait: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """wait: milliseconds between the batch and its end."""
-    busy, save = Lock(), Folder.save
+    busy, save = Lock(), Records.save
 
-    def slow(folder: Folder, name: str, value: dict[str, Any]) -> None:
+    def slow(records: Records[Any], record: Any) -> None:
         assert busy.acquire(blocking=False)
         time.sleep(0.01)
-        save(folder, name, value)
+        save(records, record)
         busy.release()
 
-    monkeypatch.setattr(Folder, "save", slow)
+    monkeypatch.setattr(Records, "save", slow)
     monkeypatch.setattr(all_batches, "validate", lambda *_: (0, []))
     server: Any = SimpleNamespace(
         config=SimpleNamespace(max_waiting=4),

@@ -19,7 +19,7 @@ from starlette.responses import Response, StreamingResponse
 
 from relquery.serve import app, serving
 from relquery.serve.auth import Authenticator, Identity
-from relquery.serve.body import Body
+from relquery.serve.bodies import Body
 from relquery.serve.errors import HttpError
 from tests.serve.conftest import Running, inside
 

@@ -10,7 +10,6 @@ import pytest
 
 from relquery.connection import connect
 from relquery.errors import PartialResultWarning
-from relquery.serve.sql import Explained, TableList
 from relquery.serve.sql_workers.jobs import lines_of
 from relquery.sql.explain.explanation import SCHEMA
 from tests.serve.console import stand_in
@@ -19,9 +18,10 @@ from tests.sql.fakes import FakeBackend
 
 
 def test_tables_and_plans_have_the_fields_of_the_real_ones() -> None:
-    TableList.model_validate(asyncio.run(stand_in.tables()))
+    for table in asyncio.run(stand_in.tables())["data"]:
+        assert {*table} == {"name", "schema", "columns", "rows"}
     plan = asyncio.run(stand_in.explain(stand_in.Query(query="SELECT 1")))
-    Explained.model_validate(plan)
+    assert {*plan} == {"text", "stages"}
     assert {name for stage in plan["stages"] for name in stage} <= set(SCHEMA.names)
 
 

@@ -16,7 +16,7 @@ from relquery.engine.requests.declared import Declared
 from relquery.engine.requests.relquery import Latency
 from relquery.prompt import Answer, Finish, Prompt, Sampling, Span
 from relquery.serve.errors import HttpError
-from relquery.serve.sql_workers.portions import PortionedEngine
+from relquery.serve.sql_workers.worker import PortionedEngine
 from tests.serve.conftest import Running, inside
 
 WINDOW = 8

@@ -39,7 +39,7 @@ class StandIn:
         threading.Thread(target=self._work, args=(theirs, killed), daemon=True).start()
         self.running += 1
         self.most = max(self.most, self.running)
-        return SimpleNamespace(pipe=ours, kill=killed.set, number=1)
+        return SimpleNamespace(pipe=ours, kill=killed.set, leave=self._leave)
 
     @staticmethod
     def _work(pipe: Any, killed: threading.Event) -> None:
@@ -56,7 +56,7 @@ class StandIn:
     def refill(self) -> None:
         pass
 
-    def leave(self, worker: Any) -> None:
+    def _leave(self) -> None:
         self.running -= 1
         self.ended += 1
 

@@ -14,8 +14,7 @@ import pytest
 from relquery.connection import Connection, connect
 from relquery.errors import QueryError
 from relquery.serve.errors import as_http
-from relquery.serve.sql_workers.jobs import lines_of, whole
-from relquery.serve.values import to_arrow, to_json
+from relquery.serve.sql_workers.jobs import as_arrow, as_json, lines_of, whole
 from relquery.sql.result import Result
 from tests.cases import cases
 from tests.sql.fakes import FakeBackend
@@ -43,9 +42,9 @@ def answered(con: Connection, *values: str) -> list[dict[str, Any]]:
     """Objects of the lines that a client is sent, which are JSON."""
     result = con.sql(f"SELECT {', '.join(f'{value} AS a' for value in values)}")
     assert isinstance(result, Result)
-    table = pa.ipc.open_stream(to_arrow(result.table)).read_all()
+    table = pa.ipc.open_stream(as_arrow(result.table)).read_all()
     assert table.shape == (1, len(values))
-    return [json.loads(to_json(each)) for each in lines_of(result, con)]
+    return [json.loads(as_json(each)) for each in lines_of(result, con)]
 
 
 def given(con: Connection, *values: str) -> list[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import groupby
 from typing import Any
@@ -13,14 +13,13 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from relquery.backends.local.asking import Begun
-from relquery.prompt import Answer, Finish
+from relquery.backends.local.asking import Begun, Piece
+from relquery.prompt import Answer, Finish, Prompt
 from relquery.serve.anthropic.requests import Counted, MessageBody, sampling_of
 from relquery.serve.batches.store import Files
 from relquery.serve.errors import HttpError, Json, anthropic_body, unanswered
-from relquery.serve.server import PromptGroup, Question, RequestScope, Scope, Server
-from relquery.serve.streaming import STREAMED, AnswerStream, event
-from relquery.serve.tools import Reply
+from relquery.serve.server import PromptGroup, RequestScope, Scope
+from relquery.serve.streaming import STREAMED, Form, Reply, event
 from relquery.tools import Delta, ToolCall
 
 router = APIRouter(tags=["Anthropic"])
@@ -29,36 +28,29 @@ router = APIRouter(tags=["Anthropic"])
 @router.post("/v1/messages", responses=STREAMED)
 async def create_message(body: MessageBody, scope: Scope, request: Request) -> Response:
     """Answer messages."""
-    await _read_files(body, scope)
-    question = read_message(body, scope.server, request.state.request_id)
-    return await question.ask(scope, body)
-
-
-def read_message(body: MessageBody, server: Server, request: str = "") -> Question:
-    """What messages ask for. request: its id. Raises HttpError."""
-    model = server.model(body.model)
-    prompt, ttls = body.prompt
+    model, (prompt, ttls) = scope.server.model(body.model), await _prompt(body, scope)
     group = PromptGroup([prompt], sampling_of(body))
     reply = Reply(body.tool_use, model.facts.calls, "toolu_")
-    return Question(model, [group], _MessageForm(body, ttls, request, reply))
+    form = _MessageForm(body, ttls, request.state.request_id, reply)
+    return await scope.answer(body, model, [group], form)
 
 
 @router.post("/v1/messages/count_tokens")
 async def count_tokens(body: Counted, scope: Scope) -> Response:
     """The tokens of messages as the model reads them, however many they are."""
-    model = scope.server.model(body.model)
-    await _read_files(body, scope)
-    prompt, _ = body.prompt
+    model, (prompt, _) = scope.server.model(body.model), await _prompt(body, scope)
     return Json({"input_tokens": await model.engine.ask("length", prompt)})
 
 
-async def _read_files(body: Counted, scope: RequestScope) -> None:
+async def _prompt(body: Counted, scope: RequestScope) -> tuple[Prompt, list[str]]:
+    """See prompt_of; files are read. Raises HttpError."""
     if body.files:
         await asyncio.to_thread(body.read_files, scope.server.kept(Files), scope.tenant)
+    return body.prompt
 
 
-class _MessageForm:
-    """One message in Anthropic's form, see Form. ttls: of the prompt's breakpoints. request: its
+class _MessageForm(Form):
+    """One message in Anthropic's form. ttls: of the prompt's breakpoints. request: its
     id. reply: reads the answer."""
 
     def __init__(self, body: MessageBody, ttls: Sequence[str], request: str, reply: Reply) -> None:
@@ -66,12 +58,10 @@ class _MessageForm:
         self._blocks = list[dict[str, Any]]()
         """Those that have begun; of a call the arguments stand in the reply until it has ended."""
 
-    async def whole(self, answers: list[Answer]) -> dict[str, Any]:
+    def whole(self, answers: list[Answer]) -> dict[str, Any]:
         (answer,) = answers
         finish_of(answer, self._body.max_tokens)  # raises for one without an answer
-        deltas = self._reply.take(answer.text or "") + self._reply.end()
-        for _ in self._heard(deltas):
-            pass
+        list(self._heard(self._reply.whole(answer)))
         if self._body.max_tokens == 0:  # one token was drawn in the step that ended the prompt
             return self._message([], self._usage(answer), "max_tokens")
         return self._message(list(self._content()), self._usage(answer), *self._finish(answer))
@@ -86,28 +76,26 @@ class _MessageForm:
             with suppress(ValueError):
                 yield block | {"input": json.loads(next(calls).arguments)}
 
-    async def events(self, stream: AnswerStream) -> AsyncIterator[bytes]:
-        begun, ended = False, None
-        while parts := await stream.some():
-            deltas = list[Delta]()
-            for part in parts:
-                if part.piece is not None:
-                    deltas += self._reply.take(part.piece.text)
-                if part.answer is not None:
-                    ended = part.answer
-                    self._finish(ended)  # raises for one without an answer
-                    deltas += self._reply.end()
-            chunk = b"" if begun else self._begun(parts[0].piece.begun if parts[0].piece else ended)
-            begun = True
-            yield chunk + b"".join(self._heard(deltas))
-        assert ended is not None
+    def begin(self, begun: Begun | Answer | None) -> bytes:
+        """The tokens of the prompt, which the first part tells."""
+        if isinstance(begun, Answer):
+            self._finish(begun)  # raises for one without an answer
+        assert begun is not None
+        return _event("message_start", message=self._message([], usage_of(begun, self._ttls, 0)))
+
+    def piece(self, at: int, piece: Piece) -> bytes:
+        return b"".join(self._heard(self._reply.take(piece.text)))
+
+    def last(self, at: int, answer: Answer) -> bytes:
+        reason, stopped_by = self._finish(answer)
+        events = b"".join(self._heard(self._reply.end()))
         if not self._blocks:
-            yield self._start(_text())
-        reason, stopped_by = self._finish(ended)
-        last = {"stop_reason": reason, "stop_sequence": stopped_by}
-        yield _event("content_block_stop", index=len(self._blocks) - 1)
-        yield _event("message_delta", delta=last, usage=self._usage(ended))
-        yield _event("message_stop")
+            events += self._start(_text())
+        delta = {"stop_reason": reason, "stop_sequence": stopped_by}
+        events += _event("content_block_stop", index=len(self._blocks) - 1)
+        return events + (
+            _event("message_delta", delta=delta, usage=self._usage(answer)) + _event("message_stop")
+        )
 
     def _heard(self, deltas: Sequence[Delta]) -> Iterator[bytes]:
         """The events of what is new; text that comes at once is one."""
@@ -143,11 +131,6 @@ class _MessageForm:
 
     def failed(self, error: HttpError) -> bytes:
         return event(anthropic_body(error, self._request), "error")
-
-    def _begun(self, begun: Begun | Answer | None) -> bytes:
-        """What comes before all else: the tokens of the prompt, which the first part tells."""
-        assert begun is not None
-        return _event("message_start", message=self._message([], usage_of(begun, self._ttls, 0)))
 
     def _usage(self, answer: Answer) -> dict[str, Any]:
         drawn = answer.output_tokens if self._body.max_tokens else 0
@@ -223,6 +206,4 @@ def finish_of(answer: Answer, max_tokens: int) -> tuple[str, str | None]:
         case Finish.STOP | Finish.DECIDED:
             is_cut = answer.stopped_by is not None
             return "stop_sequence" if is_cut else "end_turn", answer.stopped_by
-        case Finish.CANCELLED:
-            raise HttpError(504, answer.error or "The request was cancelled.", "cancelled")
-    raise unanswered(answer.error)
+    raise unanswered(answer)

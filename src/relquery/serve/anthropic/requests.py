@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -11,41 +11,45 @@ from pydantic import Field, model_validator
 
 from relquery.errors import ConfigError
 from relquery.prompt import Prompt, Role, Sampling, Span
+from relquery.serve import bodies
 from relquery.serve.batches.store import Files
-from relquery.serve.body import ANY, NONE_OF, NOTHING, OFF, WHOLE, Body, Declared, Inner, example
-from relquery.serve.errors import HttpError, bad_request, not_supported
-from relquery.serve.tools import CallsTools, function_of
-from relquery.tools import Function, ToolCall, ToolResult, Tools
+from relquery.serve.errors import bad_request, not_supported
+from relquery.tools import Function, ToolCall, ToolResult, Tools, ToolUse
 
 MOST_BREAKPOINTS = 4
-SECONDS = {"5m": 300.0, "1h": 3600.0}
-"""How long what a breakpoint ends is kept after its last use."""
-LEVELS = {"5m": 1, "1h": 2}
-"""What is kept for longer is kept before the rest when the cache is full."""
+KEPT = {"5m": (1, 300.0), "1h": (2, 3600.0)}
+"""Span.keep and Span.keep_for of what a breakpoint ends: what is kept for longer is kept before the
+rest when the cache is full."""
+MESSAGE: dict[str, Any] = {
+    "model": "demo",
+    "max_tokens": 8,
+    "messages": [{"role": "user", "content": "Is tea good?"}],
+}
+"""An example."""
 
 
-class CacheControl(Inner):
+class CacheControl(bodies.Inner):
     """A cache breakpoint: the prompt up to the end of its block is kept."""
 
     type: Literal["ephemeral"]
     ttl: Literal["5m", "1h"] = "5m"
 
 
-class TextBlock(Body):
+class TextBlock(bodies.Body):
     """Text, of which several may make up a message."""
 
-    ACCEPTED: ClassVar[Mapping[str, Any]] = {"citations": NONE_OF}
+    ACCEPTED: ClassVar = {"citations": bodies.NONE_OF}
     type: Literal["text"]
-    text: Annotated[str, Field(min_length=1)]
+    text: bodies.Label
     cache_control: CacheControl | None = None
 
 
-class ToolUseBlock(Body):
+class ToolUseBlock(bodies.Body):
     """A call that the assistant made."""
 
-    ACCEPTED: ClassVar[Mapping[str, Any]] = {
+    ACCEPTED: ClassVar = {
         "caller": ({"type": "direct"}, None),
-        "toolset_name": NOTHING,
+        "toolset_name": bodies.NOTHING,
     }
     type: Literal["tool_use"]
     id: str
@@ -54,7 +58,7 @@ class ToolUseBlock(Body):
     cache_control: CacheControl | None = None
 
 
-class ToolResultBlock(Inner):
+class ToolResultBlock(bodies.Inner):
     """What a call returned. is_error: models are told so by what it says."""
 
     type: Literal["tool_result"]
@@ -70,7 +74,7 @@ class ToolResultBlock(Inner):
         return said if isinstance(said, str) else "\n".join(block.text for block in said)
 
 
-class TextSource(Inner):
+class TextSource(bodies.Inner):
     """Text of a document."""
 
     type: Literal["text"]
@@ -78,17 +82,17 @@ class TextSource(Inner):
     data: str
 
 
-class FileSource(Inner):
+class FileSource(bodies.Inner):
     """A file of text, which was uploaded."""
 
     type: Literal["file"]
     file_id: str
 
 
-class DocumentBlock(Body):
+class DocumentBlock(bodies.Body):
     """A document in a message: the model reads its title, what is said of it, and its text."""
 
-    ACCEPTED: ClassVar[Mapping[str, Any]] = {"citations": (None, {"enabled": False})}
+    ACCEPTED: ClassVar = {"citations": (None, {"enabled": False})}
     type: Literal["document"]
     source: Annotated[TextSource | FileSource, Field(discriminator="type")]
     title: str | None = None
@@ -107,7 +111,6 @@ AnyBlock = TextBlock | DocumentBlock | ToolUseBlock | ToolResultBlock
 Block = Annotated[AnyBlock, Field(discriminator="type")]
 Content = str | Annotated[list[Block], Field(min_length=1)]
 System = str | list[TextBlock]
-"""Content that may be empty."""
 
 
 def blocks_of(content: str | Sequence[AnyBlock]) -> list[AnyBlock]:
@@ -117,33 +120,29 @@ def blocks_of(content: str | Sequence[AnyBlock]) -> list[AnyBlock]:
     return list(content)
 
 
-def with_automatic(
+def breakpoints_of(
     blocks: Sequence[AnyBlock], automatic: CacheControl | None
 ) -> list[CacheControl | None]:
     """The breakpoint of each block. automatic: the request's, for its last block.
 
     Raises HttpError for more of them than there may be, and for one of an hour after others.
     """
-    found = [block.cache_control for block in blocks]
+    found, wrong = [block.cache_control for block in blocks], ""
     if automatic is not None and found:
         if found[-1] is not None and found[-1] != automatic:
-            raise _invalid("The last block has a cache_control with another ttl than the request.")
+            wrong = "The last block has a cache_control with another ttl than the request."
         found[-1] = automatic
     ttls = [each.ttl for each in found if each is not None]
     if len(ttls) > MOST_BREAKPOINTS:
-        raise _invalid(
-            f"{len(ttls)} blocks have cache_control; at most {MOST_BREAKPOINTS} may have it."
-        )
-    if ttls != sorted(ttls):  # "1h" is before "5m"
-        raise _invalid("A cache_control with ttl 1h comes after one with ttl 5m; it must be first.")
+        wrong = f"{len(ttls)} blocks have cache_control; at most {MOST_BREAKPOINTS} may have it."
+    elif ttls != sorted(ttls):  # "1h" is before "5m"
+        wrong = "A cache_control with ttl 1h comes after one with ttl 5m; it must be first."
+    if wrong:
+        raise bad_request(wrong, "cache_control")
     return found
 
 
-def _invalid(message: str) -> HttpError:
-    return bad_request(message, "cache_control")
-
-
-class InputMessage(Inner):
+class InputMessage(bodies.Inner):
     """A message. Messages of one role in a row are one turn."""
 
     role: Literal["user", "assistant", "system"]
@@ -152,27 +151,27 @@ class InputMessage(Inner):
 
 ACCEPTED: dict[str, Any] = {
     "thinking": (None, {"type": "disabled"}),
-    "mcp_servers": NONE_OF,
-    "context_management": NOTHING,
+    "mcp_servers": bodies.NONE_OF,
+    "context_management": bodies.NOTHING,
     "speed": (None, "standard"),
-    "user_profile_id": ANY,
-    "workspace_id": ANY,
-    "betas": NONE_OF,
-    "billing_policy": NOTHING,
-    "compaction": NOTHING,
-    "thread": NOTHING,
+    "user_profile_id": bodies.ANY,
+    "workspace_id": bodies.ANY,
+    "betas": bodies.NONE_OF,
+    "billing_policy": bodies.NOTHING,
+    "compaction": bodies.NOTHING,
+    "thread": bodies.NOTHING,
 }
 
 
-class CustomTool(Body):
+class CustomTool(bodies.Body):
     """A function that the model may call. A breakpoint on it changes nothing: tools are in front of
     what the next one keeps."""
 
-    ACCEPTED: ClassVar[Mapping[str, Any]] = {
-        "strict": ANY,
-        "input_examples": NONE_OF,
-        "defer_loading": OFF,
-        "eager_input_streaming": ANY,
+    ACCEPTED: ClassVar = {
+        "strict": bodies.ANY,
+        "input_examples": bodies.NONE_OF,
+        "defer_loading": bodies.OFF,
+        "eager_input_streaming": bodies.ANY,
         "allowed_callers": (None, ["direct"]),
     }
     name: str
@@ -181,13 +180,8 @@ class CustomTool(Body):
     input_schema: dict[str, Any]
     cache_control: CacheControl | None = None
 
-    @property
-    def described(self) -> Function:
-        """See CallsTools. Raises HttpError."""
-        return function_of(self.name, self.description, self.input_schema)
 
-
-class ToolChoice(Inner):
+class ToolChoice(bodies.Inner):
     """Whether functions are called."""
 
     type: Literal["auto", "any", "tool", "none"]
@@ -201,33 +195,31 @@ class ToolChoice(Inner):
         return self
 
 
-class Metadata(Inner):
+class Metadata(bodies.Inner):
     """Whom a request is for; it changes no answer."""
 
     user_id: str | None = None
 
 
-class JsonFormat(Inner):
+class JsonFormat(bodies.Inner):
     """Answers are JSON that is valid under a schema."""
 
     type: Literal["json_schema"]
     schema_: dict[str, Any] = Field(alias="schema")
 
 
-class OutputConfig(Body):
+class OutputConfig(bodies.Body):
     """The form of the answer."""
 
-    ACCEPTED: ClassVar[Mapping[str, Any]] = {"effort": (None, "high"), "task_budget": NOTHING}
+    ACCEPTED: ClassVar = {"effort": (None, "high"), "task_budget": bodies.NOTHING}
     format: JsonFormat | None = None
 
 
-class Counted(CallsTools):
+class Counted(bodies.Body):
     """What is common to messages and to counting their tokens."""
 
-    model_config = example(
-        {"model": "demo", "messages": [{"role": "user", "content": "Is tea good?"}]}
-    )
-    ACCEPTED: ClassVar[Mapping[str, Any]] = ACCEPTED
+    model_config = bodies.example({k: v for k, v in MESSAGE.items() if k != "max_tokens"})
+    ACCEPTED: ClassVar = ACCEPTED
     model: str
     messages: Annotated[list[InputMessage], Field(min_length=1, max_length=100_000)]
     system: System | None = None
@@ -238,15 +230,20 @@ class Counted(CallsTools):
     output_format: JsonFormat | None = None
 
     @property
-    def chosen(self) -> str:
-        """See CallsTools."""
-        given = self.tool_choice or ToolChoice(type="auto")
-        return given.name or {"any": "required"}.get(given.type, given.type)
+    def functions(self) -> list[Function]:
+        """That may be called. Raises HttpError."""
+        return [
+            bodies.function_of(each.name, each.description, each.input_schema)
+            for each in self.tools or ()
+        ]
 
     @property
-    def is_parallel(self) -> bool:
-        """See CallsTools."""
-        return self.tool_choice is None or not self.tool_choice.disable_parallel_tool_use
+    def tool_use(self) -> ToolUse | None:
+        """How they may be called. Raises HttpError."""
+        given = self.tool_choice or ToolChoice(type="auto")
+        choice = given.name or {"any": "required"}.get(given.type, given.type)
+        is_parallel = not given.disable_parallel_tool_use
+        return bodies.use_of(self.functions, choice, parallel=is_parallel)
 
     @property
     def files(self) -> list[DocumentBlock]:
@@ -269,60 +266,46 @@ class Counted(CallsTools):
         tools = (Span(Tools(tuple(self.functions)), Role.SYSTEM),) if self.tools else ()
         return (*tools, *prompt), ttls
 
-    @property
-    def schema_text(self) -> str | None:
-        """The JSON Schema of the answer. Raises HttpError if there are two."""
-        nested = None if self.output_config is None else self.output_config.format
-        if nested is not None and self.output_format is not None:
-            raise bad_request(
-                "output_format and output_config.format are both given; give the latter alone.",
-                "output_format",
-            )
-        form = nested or self.output_format
-        return None if form is None else json.dumps(form.schema_)
-
 
 class MessageBody(Counted):
     """A request for a message. max_tokens: 0 to compute a prompt's states and answer nothing."""
 
-    model_config = example(
-        {
-            "model": "demo",
-            "max_tokens": 8,
-            "messages": [{"role": "user", "content": "Is tea good?"}],
-        }
-    )
-    ACCEPTED: ClassVar[Mapping[str, Any]] = ACCEPTED | {
-        "container": NOTHING,
-        "diagnostics": NOTHING,
-        "inference_geo": NOTHING,
-        "fallbacks": NONE_OF,
-        "fallback_credit_token": NOTHING,
+    model_config = bodies.example(MESSAGE)
+    ACCEPTED: ClassVar = ACCEPTED | {
+        "container": bodies.NOTHING,
+        "diagnostics": bodies.NOTHING,
+        "inference_geo": bodies.NOTHING,
+        "fallbacks": bodies.NONE_OF,
+        "fallback_credit_token": bodies.NOTHING,
     }
-    max_tokens: Annotated[int, Field(ge=0), WHOLE]
-    stop_sequences: (
-        Annotated[list[Annotated[str, Field(min_length=1)]], Field(max_length=64)] | None
-    ) = None
+    max_tokens: bodies.Natural
+    stop_sequences: Annotated[list[bodies.Label], Field(max_length=64)] | None = None
     stream: bool | None = None
     temperature: Annotated[float, Field(ge=0, le=1)] | None = None
-    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
-    top_k: Annotated[int, Field(ge=0), WHOLE] | None = None
+    top_p: bodies.TopP | None = None
+    top_k: bodies.Natural | None = None
     metadata: Metadata | None = None
     service_tier: Literal["auto", "standard_only"] | None = None
-    relquery: Declared | None = None
+    relquery: bodies.Declared | None = None
 
 
 def sampling_of(body: MessageBody) -> Sampling:
     """How the answer is chosen. Raises HttpError."""
-    schema = body.schema_text
-    if schema is not None and body.stop_sequences:
+    form = None if body.output_config is None else body.output_config.format
+    use = body.tool_use
+    if form is not None and body.output_format is not None:
+        raise bad_request(
+            "output_format and output_config.format are both given; give the latter alone.",
+            "output_format",
+        )
+    form = form or body.output_format
+    if form is not None and body.stop_sequences:
         raise not_supported(
             "stop_sequences", "Answers under a schema end with their JSON; leave it out."
         )
-    use = body.tool_use
-    if use is not None and schema is not None:
+    if use is not None and form is not None:
         raise not_supported("output_config.format", "Beside tools, leave it out.")
-    needs = {"stream": body.stream, "output_config.format": schema, "tools": use}
+    needs = {"stream": body.stream, "output_config.format": form, "tools": use}
     if body.max_tokens == 0 and any(needs.values()):
         name = next(name for name, given in needs.items() if given)
         raise bad_request(f"'{name}' needs an answer; max_tokens is 0.", "max_tokens")
@@ -333,7 +316,7 @@ def sampling_of(body: MessageBody) -> Sampling:
             top_p=1.0 if body.top_p is None else body.top_p,
             top_k=body.top_k or 0,
             stop=tuple(body.stop_sequences or ()),
-            schema=schema,
+            schema=None if form is None else json.dumps(form.schema_),
             tools=use,
         )
     except ConfigError as error:
@@ -369,7 +352,8 @@ def prompt_of(
 def _spans(
     turns: Sequence[tuple[Role, list[AnyBlock]]], automatic: CacheControl | None, is_open: bool
 ) -> tuple[Prompt, list[str]]:
-    breakpoints = iter(with_automatic([each for _, blocks in turns for each in blocks], automatic))
+    every = [each for _, blocks in turns for each in blocks]
+    breakpoints = iter(breakpoints_of(every, automatic))
     spans: list[Span] = []
     ttls: list[str] = []
     names: dict[str, str] = {}
@@ -393,7 +377,8 @@ def _spans(
             kept = next(breakpoints)
             if kept is not None:
                 ttls.append(kept.ttl)
-                span = replace(span, keep=LEVELS[kept.ttl], keep_for=SECONDS[kept.ttl])
+                level, seconds = KEPT[kept.ttl]
+                span = replace(span, keep=level, keep_for=seconds)
             spans.append(span)
     if is_open:
         spans[-1] = replace(spans[-1], open=True)

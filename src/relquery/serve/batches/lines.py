@@ -1,68 +1,40 @@
-"""The lines of a batch: its input, the requests that they are, and the answers that are written."""
+"""The lines of a batch: its input, and the answers that are written."""
 
 from __future__ import annotations
 
 import json
 import os
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from threading import Lock
 from typing import Any, Literal, NamedTuple
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
-import relquery.engine.requests.declared as engine
-from relquery.serve.anthropic.messages import read_message
-from relquery.serve.anthropic.requests import MessageBody
-from relquery.serve.batches.store import Files, private
-from relquery.serve.body import Inner, check_json, declared_by, invalid
-from relquery.serve.errors import HttpError, as_http, bad_request, openai_body
-from relquery.serve.openai.completions import (
-    ChatBody,
-    CompletionBody,
-    read_chat,
-    read_completion,
-)
-from relquery.serve.openai.responses import ResponseBody, read_response
-from relquery.serve.server import Question, Server
+from relquery.serve.auth import private
+from relquery.serve.bodies import Inner, check_json
+from relquery.serve.errors import HttpError
+from relquery.serve.server import Server
 
 MOST_ERRORS = 100
 """That are told of one file."""
-MESSAGES = "/v1/messages"
-"""The endpoint of batches of Anthropic's API."""
-ENDPOINTS: Mapping[str, tuple[type[BaseModel], Callable[[Any, Server], Question]]] = {
-    "/v1/chat/completions": (ChatBody, read_chat),
-    "/v1/completions": (CompletionBody, read_completion),
-    "/v1/responses": (ResponseBody, read_response),
-    MESSAGES: (MessageBody, read_message),
-}
-"""The body that a line may have, and what reads it."""
 _CODES = {
     "missing": "missing_required_parameter",
     "extra_forbidden": "unknown_parameter",
     "model_type": "invalid_json_line",
 }
 """What OpenAI's API calls what may be wrong with a line; all else is an invalid value."""
-Answered = tuple[str, dict[str, Any] | HttpError]
-"""A custom_id, and the body of its answer or why there is none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A request of a batch."""
+class Answered(NamedTuple):
+    """A request of a batch with its answer."""
 
     custom_id: str
-    question: Question | HttpError
-    """What it asks for, or why it cannot be asked."""
-    declared: engine.Declared | None = None
-    """The relQuery that it says it belongs to; None for the batch's own."""
-
-    @property
-    def prompts(self) -> int:
-        """How many the engine is asked."""
-        return 0 if isinstance(self.question, HttpError) else len(self.question.places)
+    status: int
+    body: Any
+    request: str
+    """The id under which it was asked."""
 
 
 class Wrong(NamedTuple):
@@ -93,40 +65,6 @@ def validate(path: Path, endpoint: str, server: Server) -> tuple[int, list[Wrong
         message = f"The input file has {count:,} requests; a batch may have {most:,}."
         wrong.insert(0, Wrong("too_many_tasks", message))
     return count, wrong
-
-
-def unanswered_lines(
-    path: Path, endpoint: str, server: Server, answered: set[str], tenant: str
-) -> Iterator[Line]:
-    """The requests that have no answer, in the order of the file. tenant: whose files they may
-    read. Waits for the disk."""
-    for given in read_lines(path):
-        if given["custom_id"] not in answered:
-            yield _read(given["custom_id"], endpoint, given["body"], server, tenant)
-
-
-def _read(custom_id: str, endpoint: str, given: Any, server: Server, tenant: str) -> Line:
-    kind, read = ENDPOINTS[endpoint]
-    try:
-        body: Any = kind.model_validate(given)
-        if body.stream:
-            raise bad_request("A batch cannot be streamed.", "stream", "unsupported")
-        if isinstance(body, MessageBody):
-            body.read_files(server.kept(Files), tenant)
-        return Line(custom_id, read(body, server), declared_by(body.relquery, ()))
-    except ValidationError as error:
-        return Line(custom_id, invalid(error.errors()))
-    except Exception as error:
-        return Line(custom_id, as_http(error))
-
-
-def write_lines(requests: Iterable[tuple[str, Any]], endpoint: str) -> bytes:
-    """The content of an input file. requests: (custom_id, body)."""
-    return b"".join(
-        json.dumps({"custom_id": name, "method": "POST", "url": endpoint, "body": body}).encode()
-        + b"\n"
-        for name, body in requests
-    )
 
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:
@@ -194,36 +132,31 @@ class Results:
             self.succeeded, self.failed = len(succeeded), len(failed)
         return succeeded | failed
 
-    def add(self, lines: Iterable[Answered]) -> None:
-        """Write answers: (custom_id, body or error). Each is on disk, or on its way, after this.
+    def add(self, answers: Iterable[Answered]) -> None:
+        """Write answers. Each is on disk, or on its way, after this.
 
         All are written or none: raises OSError where there is no room.
         """
-        good: list[bytes] = []
-        bad: list[bytes] = []
-        for custom_id, found in lines:
-            (bad if isinstance(found, HttpError) else good).append(_line(custom_id, found))
+        lines: dict[bool, list[bytes]] = {True: [], False: []}
+        for each in answers:
+            lines[each.status == 200].append(_line(each))
         with self._lock:
-            written = _append(self._output, good)
+            written = _append(self._output, lines[True])
             try:
-                _append(self._errors, bad)
+                _append(self._errors, lines[False])
             except OSError:
                 os.truncate(self._output, written)
                 raise
-            self.succeeded += len(good)
-            self.failed += len(bad)
+            self.succeeded += len(lines[True])
+            self.failed += len(lines[False])
 
 
-def _line(custom_id: str, found: dict[str, Any] | HttpError) -> bytes:
-    status = found.status if isinstance(found, HttpError) else 200
+def _line(answered: Answered) -> bytes:
+    custom_id, status, body, request = answered
     line = {
         "id": f"batch_req_{secrets.token_hex(12)}",
         "custom_id": custom_id,
-        "response": {
-            "status_code": status,
-            "request_id": f"req_{secrets.token_hex(12)}",
-            "body": openai_body(found) if isinstance(found, HttpError) else found,
-        },
+        "response": {"status_code": status, "request_id": request, "body": body},
         "error": None,
     }
     return json.dumps(line).encode() + b"\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from io import BytesIO
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -13,25 +13,17 @@ from fastapi import APIRouter, Form, Query, Request, UploadFile
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import FileResponse, Response, StreamingResponse
 
-from relquery.serve.batches.batches import Batches, Record
-from relquery.serve.batches.lines import MESSAGES, read_lines, write_lines
+from relquery.serve import bodies
+from relquery.serve.anthropic.requests import MESSAGE
+from relquery.serve.batches.batches import MESSAGES, Batches, Record
+from relquery.serve.batches.lines import read_lines
 from relquery.serve.batches.store import HIDDEN, Files, StoredFile
-from relquery.serve.body import NONE_OF, NOTHING, Body, Inner, example
 from relquery.serve.errors import HttpError, Json, anthropic_body, bad_request, is_anthropic
-from relquery.serve.models import After, Cursor, Limit, anthropic_page, openai_page
 from relquery.serve.server import RequestScope, Scope
 from relquery.serve.streaming import line
-from relquery.serve.values import instant
 
-_TIMES = (
-    "in_progress",
-    "finalizing",
-    "completed",
-    "failed",
-    "expired",
-    "cancelling",
-    "cancelled",
-)
+_TIMES = ["in_progress", "finalizing", "completed", "failed", "expired", "cancelling", "cancelled"]
+_COUNTS = ("total", "completed", "failed")
 router = APIRouter(tags=["OpenAI"])
 message_router = APIRouter(tags=["Anthropic"], prefix="/v1/messages/batches")
 MOST_NAME = 255
@@ -70,22 +62,21 @@ async def list_files(
     purpose: str | None = None,
     limit: Annotated[int, Query(ge=1, le=10_000)] = 10_000,
     order: Literal["asc", "desc"] = "desc",
-    after: After = None,
-    after_id: Cursor = None,
-    before_id: Cursor = None,
-    page: Cursor = None,
+    after: bodies.After = None,
+    after_id: bodies.Cursor = None,
+    before_id: bodies.Cursor = None,
+    page: bodies.Cursor = None,
 ) -> Response:
     """The files, the latest first. `page` is the `next_page` of an answer in Anthropic's form."""
-    files = _batches(scope).files.listed(scope.tenant)
-    known = {each.id: _file(each, request) for each in files if purpose in (None, each.purpose)}
-    known = known if order == "asc" else dict(reversed(known.items()))
+    files = _batches(scope).files.of(scope.tenant)[:: 1 if order == "asc" else -1]
+    shown = (each for each in files if each.purpose != HIDDEN)
+    known = {each.id: _file(each, request) for each in shown if purpose in (None, each.purpose)}
     if is_anthropic(request.scope):
         after_id = after_id if page is None else page.removeprefix(_PAGE)
-        found = anthropic_page(known, limit, after_id, before_id)
-        return Json(
-            found | {"next_page": f"{_PAGE}{found['last_id']}" if found["has_more"] else None}
-        )
-    return Json(openai_page(known, after, limit))
+        found = bodies.page_of(known, limit, after_id, before_id)
+        further = f"{_PAGE}{found['last_id']}" if found["has_more"] else None
+        return Json(found | {"next_page": further})
+    return Json({"object": "list", **bodies.page_of(known, limit, after)})
 
 
 @router.get("/v1/files/{file_id}")
@@ -94,10 +85,7 @@ async def get_file(file_id: str, request: Request, scope: Scope) -> Response:
     return Json(_file(_batches(scope).files.find(file_id, scope.tenant), request))
 
 
-@router.get(
-    "/v1/files/{file_id}/content",
-    response_class=FileResponse,
-)
+@router.get("/v1/files/{file_id}/content", response_class=FileResponse)
 async def get_content(file_id: str, scope: Scope) -> Response:
     """The content of a file."""
     files = _batches(scope).files
@@ -120,10 +108,10 @@ async def delete_file(file_id: str, request: Request, scope: Scope) -> Response:
     return Json({"id": file.id, "object": "file", "deleted": True})
 
 
-class BatchBody(Body):
+class BatchBody(bodies.Body):
     """A request for a batch over an uploaded file."""
 
-    ACCEPTED: ClassVar[Mapping[str, Any]] = {"output_expires_after": NOTHING}
+    ACCEPTED: ClassVar = {"output_expires_after": bodies.NOTHING}
     input_file_id: str
     endpoint: Literal["/v1/chat/completions", "/v1/completions", "/v1/responses"]
     completion_window: Literal["24h"]
@@ -134,21 +122,19 @@ class BatchBody(Body):
 async def create_batch(body: BatchBody, scope: Scope) -> Response:
     """Answer all requests of a file."""
     batches = _batches(scope)
-    file = batches.files.find(body.input_file_id, scope.tenant)
-    key = scope.identity.name
-    record = await batches.create(file, body.endpoint, metadata=body.metadata, key=key)
-    return Json(_batch(record))
+    file, key = batches.files.find(body.input_file_id, scope.tenant), scope.identity.name
+    return Json(_batch(await batches.create(file, body.endpoint, metadata=body.metadata, key=key)))
 
 
 @router.get("/v1/batches")
 async def list_batches(
     scope: Scope,
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
-    after: After = None,
+    after: bodies.After = None,
 ) -> Response:
     """The batches, the latest first."""
-    found = reversed(_batches(scope).of(scope.tenant))
-    return Json(openai_page({each.id: _batch(each) for each in found}, after, limit))
+    known = {each.id: _batch(each) for each in _batches(scope).of(scope.tenant)}
+    return Json({"object": "list", **bodies.page_of(known, limit, after)})
 
 
 @router.get("/v1/batches/{batch_id}")
@@ -167,7 +153,6 @@ async def cancel_batch(batch_id: str, scope: Scope) -> Response:
 
 def _batch(record: Record) -> dict[str, Any]:
     """A batch as clients of OpenAI's API see it."""
-    times = {f"{name}_at": record.times.get(name) for name in _TIMES}
     return {
         "id": record.id,
         "object": "batch",
@@ -180,12 +165,8 @@ def _batch(record: Record) -> dict[str, Any]:
         "error_file_id": record.errors if record.has_errors else None,
         "created_at": record.created_at,
         "expires_at": None,
-        **times,
-        "request_counts": {
-            "total": record.total,
-            "completed": record.completed,
-            "failed": record.failed,
-        },
+        **{f"{name}_at": record.times.get(name) for name in _TIMES},
+        "request_counts": {each: getattr(record, each) for each in _COUNTS},
         "metadata": record.metadata,
     }
 
@@ -203,7 +184,7 @@ def _file(file: StoredFile, request: Request) -> dict[str, Any]:
             "filename": file.filename,
             "mime_type": file.mime_type or "application/octet-stream",
             "size_bytes": file.bytes,
-            "created_at": instant(file.created_at),
+            "created_at": bodies.instant(file.created_at),
             "downloadable": True,
         }
     return {
@@ -218,31 +199,18 @@ def _file(file: StoredFile, request: Request) -> dict[str, Any]:
     }
 
 
-class BatchRequest(Inner):
+class BatchRequest(bodies.Inner):
     """One request. params: the body of a request for a message."""
 
     custom_id: Annotated[str, Field(min_length=1, max_length=64)]
     params: dict[str, Any]
 
 
-class MessageBatchBody(Body):
+class MessageBatchBody(bodies.Body):
     """A request for a batch of messages."""
 
-    model_config = example(
-        {
-            "requests": [
-                {
-                    "custom_id": "tea",
-                    "params": {
-                        "model": "demo",
-                        "max_tokens": 8,
-                        "messages": [{"role": "user", "content": "Is tea good?"}],
-                    },
-                }
-            ]
-        }
-    )
-    ACCEPTED: ClassVar[Mapping[str, Any]] = {"betas": NONE_OF}
+    model_config = bodies.example({"requests": [{"custom_id": "tea", "params": MESSAGE}]})
+    ACCEPTED: ClassVar = {"betas": bodies.NONE_OF}
     requests: Annotated[list[BatchRequest], Field(min_length=1)]
 
 
@@ -257,10 +225,10 @@ async def create_message_batch(body: MessageBatchBody, request: Request, scope: 
     if len(names) < count:
         raise bad_request("custom_id must be unique in a batch.", "requests")
     batches = _batches(scope)
-    lines = ((each.custom_id, each.params) for each in body.requests)
-    content = await asyncio.to_thread(write_lines, lines, MESSAGES)
+    lines = ({"custom_id": each.custom_id, "body": each.params} for each in body.requests)
+    content = await asyncio.to_thread(lambda: BytesIO(b"".join(map(line, lines))))
     name = f"msgbatch_{secrets.token_hex(12)}"
-    file = await batches.files.upload(BytesIO(content), f"{name}.jsonl", HIDDEN, scope.tenant)
+    file = await batches.files.upload(content, f"{name}.jsonl", HIDDEN, scope.tenant)
     record = await batches.create(
         file,
         MESSAGES,
@@ -277,14 +245,14 @@ async def create_message_batch(body: MessageBatchBody, request: Request, scope: 
 async def list_message_batches(
     request: Request,
     scope: Scope,
-    limit: Limit = 20,
-    after_id: Cursor = None,
-    before_id: Cursor = None,
+    limit: bodies.Limit = 20,
+    after_id: bodies.Cursor = None,
+    before_id: bodies.Cursor = None,
 ) -> Response:
     """The batches, the latest first."""
-    found = reversed(_batches(scope).of(scope.tenant, messages=True))
+    found = _batches(scope).of(scope.tenant, messages=True)
     known = {each.id: _message_batch(each, request) for each in found}
-    return Json(anthropic_page(known, limit, after_id, before_id))
+    return Json(bodies.page_of(known, limit, after_id, before_id))
 
 
 @message_router.get("/{batch_id}")
@@ -329,7 +297,10 @@ def _results(record: Record, files: Files) -> Iterator[bytes]:
     for is_there, name in ((record.has_output, record.output), (record.has_errors, record.errors)):
         for each in read_lines(files.path(name)) if is_there else ():
             answered.add(each["custom_id"])
-            yield _result(each["custom_id"], each["response"])
+            status, body = each["response"]["status_code"], each["response"]["body"]
+            is_good = {"type": "succeeded", "message": body}
+            result = is_good if status == 200 else {"type": "errored", "error": body}
+            yield line({"custom_id": each["custom_id"], "result": result})
     left: dict[str, Any] = {"type": "canceled"}
     if record.status == "failed":
         why = record.wrong[0]["message"] if record.wrong else "The batch could not be answered."
@@ -337,15 +308,6 @@ def _results(record: Record, files: Files) -> Iterator[bytes]:
     for each in read_lines(files.path(record.input)):
         if each["custom_id"] not in answered:
             yield line({"custom_id": each["custom_id"], "result": left})
-
-
-def _result(custom_id: str, response: dict[str, Any]) -> bytes:
-    body, status = response["body"], response["status_code"]
-    result = {"type": "succeeded", "message": body}
-    if status != 200:
-        error = anthropic_body(HttpError(status, body["error"]["message"]), response["request_id"])
-        result = {"type": "errored", "error": error}
-    return line({"custom_id": custom_id, "result": result})
 
 
 def _message_batch(record: Record, request: Request) -> dict[str, Any]:
@@ -367,10 +329,10 @@ def _message_batch(record: Record, request: Request) -> dict[str, Any]:
         "type": "message_batch",
         "processing_status": "ended" if over else working,
         "request_counts": counts,
-        "created_at": instant(record.created_at),
-        "expires_at": instant(record.created_at + DAY),
-        "ended_at": instant(times[record.status]) if over else None,
-        "cancel_initiated_at": None if cancelled_at is None else instant(cancelled_at),
+        "created_at": bodies.instant(record.created_at),
+        "expires_at": bodies.instant(record.created_at + DAY),
+        "ended_at": bodies.instant(times[record.status]) if over else None,
+        "cancel_initiated_at": None if cancelled_at is None else bodies.instant(cancelled_at),
         "archived_at": None,
         "results_url": str(request.url_for("get_results", batch_id=record.id)) if over else None,
     }

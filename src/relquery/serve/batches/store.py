@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass
+from operator import attrgetter
 from pathlib import Path
-from typing import Any, BinaryIO, ParamSpec, TypeVar
+from typing import Any, BinaryIO, Generic, ParamSpec, TypeVar
 
+from relquery.serve.auth import private, write_whole
 from relquery.serve.errors import FULL, HttpError, as_http, bad_request
 
 _LOG = logging.getLogger(__name__)
@@ -65,53 +66,45 @@ async def once_there_is_room(function: Callable[_P, _T], *args: _P.args, **kwarg
         await asyncio.sleep(ROOM_PAUSE)
 
 
-def private(path: str, flags: int) -> int:
-    """Opens a file for `open`, which only its owner may read if it is made."""
-    return os.open(path, flags, 0o600)
+K = TypeVar("K")
+"""A dataclass of what JSON has, among it id, tenant and created_at."""
 
 
-class Folder:
-    """JSON objects by id, one file each. Its methods wait for the disk.
+class Records(Generic[K]):
+    """Records of tenants: all in memory, and each in a file of JSON, whole or not at all.
 
-    Ids are made here, never by clients.
+    Making it, `save` and `remove` wait for the disk. Ids are made here, never by clients.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, kind: Callable[..., K]) -> None:
+        self.folder = path
         # Prompts and answers are nobody else's business, also where the folder was there before.
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.chmod(0o700)
+        for half in path.glob(".*.new"):  # what a killed process has begun to write
+            half.unlink()
+        found: list[Any] = sorted(self._read(kind), key=attrgetter("created_at"))
+        self.known: dict[str, K] = {each.id: each for each in found}
 
-    def all(self) -> Iterator[dict[str, Any]]:
-        """All objects; a file that is damaged is passed over, and what a killed process has begun
-        to write is removed."""
-        for path in self.path.glob("*.new"):
-            path.unlink()
-        for path in sorted(self.path.glob("*.json")):
+    def _read(self, kind: Callable[..., K]) -> Iterator[K]:
+        for path in sorted(self.folder.glob("*.json")):
             try:
-                found = json.loads(path.read_text(encoding="utf-8"))
-            except ValueError:
+                yield kind(**json.loads(path.read_text(encoding="utf-8")))
+            except (TypeError, ValueError):
                 _LOG.error("%s is damaged and is passed over", path)
-            else:
-                yield found
 
-    def save(self, name: str, value: dict[str, Any]) -> None:
-        """Write an object, whole or not at all."""
-        path = self.path / f"{name}.json"
-        beside = path.with_suffix(".new")
-        try:
-            with open(beside, "w", encoding="utf-8", opener=private) as file:
-                json.dump(value, file)
-                file.flush()
-                os.fsync(file.fileno())
-            beside.replace(path)
-        except BaseException:
-            beside.unlink(missing_ok=True)
-            raise
+    def of(self, tenant: str) -> list[K]:
+        """A tenant's records, the latest last."""
+        every: Iterable[Any] = self.known.values()
+        return [each for each in every if each.tenant == tenant]
 
-    def delete(self, name: str) -> None:
-        """Remove an object, if there is one."""
-        (self.path / f"{name}.json").unlink(missing_ok=True)
+    def save(self, record: Any) -> None:
+        """Write a record, which is known to others once it is in `known`."""
+        write_whole(self.folder / f"{record.id}.json", json.dumps(asdict(record)))
+
+    def remove(self, name: str) -> None:
+        """Remove what is written of a record, if anything is."""
+        (self.folder / f"{name}.json").unlink(missing_ok=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,21 +123,16 @@ class StoredFile:
     """As its client has told it."""
 
 
-class Files:
+class Files(Records[StoredFile]):
     """What clients have uploaded, or batches have written. The event loop uses it; the disk is used
-    by threads.
-
-    Its constructor reads the folder, and waits for the disk.
-    """
+    by threads."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = Folder(folder / "files")
-        found = (StoredFile(**each) for each in self._folder.all())
-        self._known = {each.id: each for each in sorted(found, key=lambda each: each.created_at)}
+        super().__init__(folder / "files", StoredFile)
 
     def sweep(self, open_: Collection[str]) -> None:
         """Remove what a killed process has left. open_: ids of files that are still written."""
-        for path in self._folder.path.glob("*.content"):
+        for path in self.folder.glob("*.content"):
             if path.stem not in open_ and not path.with_suffix(".json").exists():
                 path.unlink()
 
@@ -155,19 +143,11 @@ class Files:
 
     def path(self, known: str) -> Path:
         """Where the content lies. known: an id that was made here."""
-        return self._folder.path / f"{known}.content"
-
-    def listed(self, tenant: str) -> list[StoredFile]:
-        """Those of a tenant's files that it may see in lists, the latest last."""
-        return [each for each in self.of(tenant) if each.purpose != HIDDEN]
-
-    def of(self, tenant: str) -> list[StoredFile]:
-        """A tenant's files, the latest last."""
-        return [each for each in self._known.values() if each.tenant == tenant]
+        return self.folder / f"{known}.content"
 
     def find(self, name: str, tenant: str) -> StoredFile:
         """A tenant's file. Raises HttpError if there is none."""
-        found = self._known.get(name)
+        found = self.known.get(name)
         if found is None or found.tenant != tenant:
             raise HttpError(404, f"No such File object: {name}", "not_found", "id")
         return found
@@ -199,33 +179,33 @@ class Files:
         try:
             await to_its_end(_copy, source, self.path(name))
             found = self._described(name, filename, purpose, tenant, mime_type)
-            await to_its_end(self._folder.save, name, asdict(found))
+            await to_its_end(self.save, found)
         except BaseException:  # the client has left, or the disk is full
-            self._remove(name)
+            self.remove(name)
             raise
-        self._known[name] = found
+        self.known[name] = found
         return found
 
     async def adopt(self, name: str, filename: str, tenant: str, purpose: str) -> None:
         """Make a file known that a batch has written, once the disk has room for that."""
         found = self._described(name, filename, purpose, tenant)
-        await once_there_is_room(self._folder.save, name, asdict(found))
-        self._known[name] = found
+        await once_there_is_room(self.save, found)
+        self.known[name] = found
 
     async def delete(self, name: str) -> None:
         """Remove a file and its content, if there is one."""
-        self._known.pop(name, None)
-        await to_its_end(self._remove, name)
+        self.known.pop(name, None)
+        await to_its_end(self.remove, name)
+
+    def remove(self, name: str) -> None:
+        super().remove(name)
+        self.path(name).unlink(missing_ok=True)
 
     def _described(
         self, name: str, filename: str, purpose: str, tenant: str, mime_type: str = ""
     ) -> StoredFile:
         size = self.path(name).stat().st_size
         return StoredFile(name, tenant, filename, purpose, size, int(time.time()), mime_type)
-
-    def _remove(self, name: str) -> None:
-        self._folder.delete(name)
-        self.path(name).unlink(missing_ok=True)
 
 
 def _copy(source: BinaryIO, target: Path) -> None:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from codecs import getincrementaldecoder
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar
 
 from relquery.backends.local.asking import Piece
 from relquery.prompt import Answer, Finish, Prompt, Sampling, TokenLogprob
-from relquery.serve.errors import HttpError, unanswered
+from relquery.serve.errors import unanswered
 from relquery.serve.openai.fields import Sampled
 from relquery.serve.server import NamedModel, PromptGroup
-from relquery.serve.streaming import AnswerStream, event, failed_event
+from relquery.serve.streaming import Form, event
 
 LEAST = -9999.0
 """In place of the logarithm of 0, which JSON cannot tell."""
@@ -26,7 +26,8 @@ Told = Sequence[TokenLogprob]
 def choices_of(
     prompts: Sequence[Prompt], samplings: Sequence[Sampling], n: int
 ) -> tuple[list[PromptGroup], list[int]]:
-    """(groups, places), see Question. samplings: one for all n choices, or one for each."""
+    """(groups, places), see RequestScope.answer. samplings: one for all n choices, or one for
+    each."""
     if len(samplings) == 1:
         every = [each for each in prompts for _ in range(n)]
         return [PromptGroup(every, samplings[0])], [*range(len(every))]
@@ -34,102 +35,68 @@ def choices_of(
     return groups, [at * n + choice for choice in range(n) for at in range(len(prompts))]
 
 
-class CompletionForm(ABC):
-    """One request's completions in OpenAI's form. See Form. places: see Question."""
+class CompletionForm(Form):
+    """One request's completions in OpenAI's form. prompts, samplings: see choices_of."""
 
     kind, name, chunk = "cmpl", "text_completion", "text_completion"
     """How its ids begin, and what it and its events are called."""
+    about: ClassVar[dict[str, Any]] = {}
+    """What answers and events say beside that."""
 
-    def __init__(self, body: Sampled, model: NamedModel, places: Sequence[int]) -> None:
-        self._body, self._engine, self._places = body, model.engine, places
+    def __init__(
+        self,
+        body: Sampled,
+        model: NamedModel,
+        prompts: Sequence[Prompt],
+        samplings: Sequence[Sampling],
+    ) -> None:
+        self._sampled, self._engine = body, model.engine
+        self.groups, self.places = choices_of(prompts, samplings, body.choices)
         self._spell: Spell = lambda _: b""
-        self._id, self._created = f"{self.kind}-{secrets.token_hex(12)}", int(time.time())
+        self._answers: dict[int, Answer] = {}
+        self._with_usage = bool(body.stream_options and body.stream_options.include_usage)
+        about = {"created": int(time.time()), "model": body.model, "system_fingerprint": None}
+        about |= self.about
+        name = f"{self.kind}-{secrets.token_hex(12)}"
+        self._head: dict[str, Any] = {"id": name, "object": self.chunk, **about}
+        opening = json.dumps(self._head, separators=(",", ":"))[:-1]
+        ending = ',"usage":null}' if self._with_usage else "}"
+        self._frame = f'data: {opening},"choices":[', f"]{ending}\n\n"
 
     @abstractmethod
     def choice(self, at: int, answer: Answer) -> dict[str, Any]:
         """What a choice has beside its index and its end."""
 
-    def first(self) -> dict[str, Any] | None:
-        """What the first event of each choice has, if there is one before all others."""
-        return None
-
-    @abstractmethod
-    def piece(self, at: int, piece: Piece) -> dict[str, Any] | None:
-        """What the event for a part of a choice has; None if there is none."""
-
-    @abstractmethod
-    def last(self, at: int, answer: Answer) -> dict[str, Any]:
-        """What the last event of a choice has."""
-
     def finish(self, at: int, answer: Answer) -> str:
-        """Why a choice has ended. Raises HttpError for one that could not be served."""
+        """Why a choice has ended."""
         return finish_of(answer)
 
-    def taken(self, answer: Answer) -> Answer:
-        """What of an answer was asked for."""
-        return answer
-
-    def head(self, kind: str) -> dict[str, Any]:
-        """The fields of an answer, and of each event."""
-        return {
-            "id": self._id,
-            "object": kind,
-            "created": self._created,
-            "model": self._body.model,
-            "system_fingerprint": None,
-        }
-
-    async def whole(self, answers: list[Answer]) -> dict[str, Any]:
-        answers = list(map(self.taken, answers))
-        await self.learn(answers)
+    def whole(self, answers: list[Answer]) -> dict[str, Any]:
         choices = [
             {"index": at, **self.choice(at, answer), "finish_reason": self.finish(at, answer)}
             for at, answer in enumerate(answers)
         ]
-        usage = usage_of(answers, self._body.choices)
-        return self.head(self.name) | {"choices": choices, "usage": usage}
+        told = {"choices": choices, "usage": usage_of(answers, self._sampled.choices)}
+        return self._head | {"object": self.name} | told
 
-    async def events(self, stream: AnswerStream) -> AsyncIterator[bytes]:
-        options = self._body.stream_options
-        with_usage = bool(options and options.include_usage)
-        opening = json.dumps(self.head(self.chunk), separators=(",", ":"))[:-1]
-        ending = ',"usage":null}' if with_usage else "}"
+    def event(self, at: int, found: dict[str, Any], ended: Answer | None = None) -> bytes:
+        """The event for a part of a choice. ended: in the last one, the answer."""
+        reason = None
+        if ended is not None:
+            reason, self._answers[at] = self.finish(at, ended), ended
+        choice = {"index": at, **found, "finish_reason": reason}
+        opening, ending = self._frame
+        return f"{opening}{json.dumps(choice, separators=(',', ':'))}{ending}".encode()
 
-        def written(at: int, found: dict[str, Any], finish: str | None) -> str:
-            choice = json.dumps(
-                {"index": at, **found, "finish_reason": finish}, separators=(",", ":")
-            )
-            return f'data: {opening},"choices":[{choice}]{ending}\n\n'
-
-        answers: dict[int, Answer] = {}
-        first = self.first()
-        begun = (
-            ""
-            if first is None
-            else "".join(written(at, first, None) for at in range(self._body.choices))
-        )
-        while parts := await stream.some():
-            await self.learn([each for part in parts if (each := part.piece or part.answer)])
-            chunk = [begun]
-            begun = ""
-            for part in parts:
-                place = self._places[part.at]
-                if part.piece is not None:
-                    found = self.piece(place, part.piece)
-                    if found is not None:
-                        chunk.append(written(place, found, None))
-                elif part.answer is not None:
-                    answer = answers[place] = self.taken(part.answer)
-                    reason = self.finish(place, answer)
-                    chunk.append(written(place, self.last(place, answer), reason))
-            yield "".join(chunk).encode()
-        if with_usage:
-            usage = usage_of([answers[place] for place in sorted(answers)], self._body.choices)
-            yield event(self.head(self.chunk) | {"choices": [], "usage": usage})
-        yield b"data: [DONE]\n\n"
-
-    def failed(self, error: HttpError) -> bytes:
-        return failed_event(error)
+    def end(self) -> bytes:
+        usage, done = b"", b"data: [DONE]\n\n"
+        if self._with_usage:
+            answers = [
+                answer for _, answer in sorted(self._answers.items(), key=lambda each: each[0])
+            ]
+            told = {"choices": [], "usage": usage_of(answers, self._sampled.choices)}
+            usage = event(self._head | told)
+        return usage + done
 
     async def learn(self, some: Sequence[Piece | Answer]) -> None:
         """Ask the engine for all that is needed to show what has come."""
@@ -139,7 +106,8 @@ class CompletionForm(ABC):
             told += (about and about.prompt_logprobs) or ()
             told += each.logprobs or ()
         if told:
-            self._spell = await self._engine.spell_all(told)
+            tokens = (token for each in told for token in (each.token, *(at for at, _ in each.top)))
+            self._spell = await self._engine.spell(tokens)
 
 
 def usage_of(answers: Iterable[Answer], choices: int = 1) -> dict[str, Any]:
@@ -147,39 +115,23 @@ def usage_of(answers: Iterable[Answer], choices: int = 1) -> dict[str, Any]:
 
     answers: those of one prompt follow each other.
     """
-    return _usage(answers, choices, "prompt", "completion")
-
-
-def response_usage_of(answer: Answer) -> dict[str, Any]:
-    """The same for a response, whose fields have other names."""
-    found = _usage([answer], 1, "input", "output")
-    found["input_tokens_details"]["cache_write_tokens"] = 0
-    return found | {"output_tokens_details": {"reasoning_tokens": 0}}
-
-
-def _usage(answers: Iterable[Answer], choices: int, read: str, drawn: str) -> dict[str, Any]:
     found = list(answers)
     prompts = sum(each.prompt_tokens for each in found[::choices])
     outputs = sum(each.output_tokens for each in found)
     cached = sum(each.cached_tokens for each in found[::choices])
     return {
-        f"{read}_tokens": prompts,
-        f"{read}_tokens_details": {"cached_tokens": cached},
-        f"{drawn}_tokens": outputs,
+        "prompt_tokens": prompts,
+        "prompt_tokens_details": {"cached_tokens": cached},
+        "completion_tokens": outputs,
         "total_tokens": prompts + outputs,
     }
 
 
 def finish_of(answer: Answer) -> str:
     """Why an answer ended. Raises HttpError for one that could not be served."""
-    match answer.finish:
-        case Finish.LENGTH:
-            return "length"
-        case Finish.STOP | Finish.DECIDED:
-            return "stop"
-        case Finish.CANCELLED:
-            raise HttpError(504, answer.error or "The request was cancelled.", "cancelled")
-    raise unanswered(answer.error)
+    if answer.finish in (Finish.ERROR, Finish.CANCELLED):
+        raise unanswered(answer)
+    return "length" if answer.finish is Finish.LENGTH else "stop"
 
 
 def chat_logprobs(told: Told, spell: Spell) -> dict[str, Any]:

@@ -1,42 +1,39 @@
-"""What workers do: run a statement, tell what it would ask, or answer a query of another form."""
+"""What workers do: run a statement, tell what it would ask, or answer a query of another form.
+Results become JSON and Arrow in which no digit of a value is lost."""
 
 from __future__ import annotations
 
-import time
+import datetime
+import json
+from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
+from math import isfinite
+from time import monotonic
 from typing import Any
+
+import pyarrow as pa
 
 from relquery.backends.local.client import EngineClient
 from relquery.connection import Connection
 from relquery.errors import QueryError
 from relquery.ir.nodes import Bag, Node, Seq
 from relquery.ir.paths import children_of
-from relquery.ir.wire import WireQuery, read_value
-from relquery.ir.wire_fields import decode
+from relquery.ir.wire import WireQuery
 from relquery.markup.schema import Schema
 from relquery.prompt import Prompt
 from relquery.report import Report
-from relquery.serve.errors import bad_request
+from relquery.serve.errors import bad_request, to_json
 from relquery.serve.sql_workers.tables import Tables, check_reads
-from relquery.serve.sql_workers.work import (
-    Explain,
-    Job,
-    MarkupPrompt,
-    ReadQuery,
-    SpanQuery,
-    Statement,
-)
-from relquery.serve.values import plain, to_arrow, to_json
 from relquery.spans.corpus import passages
 from relquery.spans.run import prepare
-from relquery.sql.record import Recording, Sent
+from relquery.sql.record import Sent
 from relquery.sql.result import Result
 
 PART = 256 << 10
 """Bytes of a result that are told at once."""
-_AT_ONCE = 1_000  # rows of a line
 _PAUSE = 0.1  # seconds between two events of a stage
+Options = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,36 +47,82 @@ class Desk:
     """Says something to whoever reads; waits while they are behind."""
 
 
-def done(job: Job, desk: Desk) -> Any:
-    """What a job gives.
+def run_sql(
+    desk: Desk,
+    query: str,
+    params: Any,
+    options: Options,
+    form: str,
+    max_calls: int | None = None,
+    rows: int | None = None,
+) -> None:
+    """Run a statement, and tell its result in parts.
 
-    Raises HttpError for a statement that may not be run, QueryError and MarkupError, and
-    RequestError if a generation fails.
+    options: of Connection.sql. form: json, arrow, or stream for lines of JSON with progress.
+    max_calls: that it may ask. rows: that are told at most. Raises HttpError for a statement that
+    may not be run, and QueryError.
     """
-    match job:
-        case ReadQuery(body):
-            return _read(body)
-        case SpanQuery(query, True):
-            return prepare(Seq(tuple(_bags(query.node))), desk.connection.backend)
-        case SpanQuery():
-            return _answer(job, desk.connection)
-        case MarkupPrompt(schema, prompt, options):
-            desk.connection.register(Schema.parse(schema))
-            return desk.connection.prompt(prompt, **options)
-        case Explain(query, params, options):
-            check_reads(query, desk.connection.database, desk.tables.all)
-            found = desk.connection.explain(query, params, **options)
-            return str(found), plain(found.arrow().to_pylist())
-        case Statement():
-            return _run(job, desk)
+    text = check_reads(query, desk.connection.database, desk.tables.all)
+    connection = desk.connection
+    # EXPLAIN ANALYZE looks at what goes into its ledger, which must be its own.
+    if text.analyzes:
+        connection = replace(connection, ledger=None)
+    if options.get("record") and isinstance(asked := connection.backend, EngineClient):
+        who = asked.tenant, asked.declared, asked.adapter
+        connection = replace(connection, backend=_Recorded(asked.host, asked.facts, *who))
+    if max_calls is not None:
+        _check_calls(connection, query, params, options, max_calls)
+    progress = _progress(desk.tell) if form == "stream" else False
+    result = connection.sql(query, params, progress=progress, **options)
+    if form == "stream":
+        for each in lines_of(result, connection, rows):
+            desk.tell(as_json(each) + b"\n")
+        return
+    if form == "arrow":
+        shown = result.head(rows)
+        about = {"report": plain(shown.report.to_dict()), "errors": errors_of(shown)}
+        content = as_arrow(shown.table, **about)
+    else:
+        content = as_json(whole(lines_of(result, connection, rows)))
+    for start in range(0, len(content), PART):
+        desk.tell(content[start : start + PART])
 
 
-def _read(body: bytes) -> tuple[WireQuery, bool]:
-    try:
-        value = decode(body.decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        raise QueryError(f"Byte {error.start} of the query is not UTF-8.") from None
-    return read_value(value, None), isinstance(value, dict) and list(value) == ["map"]
+def explain_sql(desk: Desk, query: str, params: Any, options: Options) -> tuple[str, Any]:
+    """The text and the rows of an explanation. options: of Connection.explain."""
+    check_reads(query, desk.connection.database, desk.tables.all)
+    found = desk.connection.explain(query, params, **options)
+    return str(found), plain(found.arrow().to_pylist())
+
+
+def answer_spans(desk: Desk, query: WireQuery) -> Any:
+    """Answers to a span query, which may search the tables and the documents that came with it.
+    Raises RequestError if a generation fails."""
+    corpora = {}
+    for name, content in query.documents.items():
+        if not isinstance(content, str):
+            raise QueryError(f"The document '{name}' must be text.")
+        corpora[name] = passages(content)
+    for effect in query.effects:
+        desk.connection.run(effect)
+    return desk.connection.run(query.node, corpora=corpora)
+
+
+def prepare_spans(desk: Desk, query: WireQuery) -> int:
+    """Compute the states of what a span query reads in any order; of how many texts."""
+    return prepare(Seq(tuple(_bags(query.node))), desk.connection.backend)
+
+
+def answer_prompt(desk: Desk, schema: str, prompt: str, options: Options) -> Any:
+    """The answer to a prompt over a schema. options: of Connection.prompt. Raises MarkupError."""
+    desk.connection.register(Schema.parse(schema))
+    return desk.connection.prompt(prompt, **options)
+
+
+JOBS: Mapping[str, Callable[..., Any]] = {
+    each.__name__: each
+    for each in (run_sql, explain_sql, answer_spans, prepare_spans, answer_prompt)
+}
 
 
 def _bags(node: Node) -> Iterator[Node]:
@@ -93,58 +136,65 @@ def _bags(node: Node) -> Iterator[Node]:
             todo += reversed(children_of(current))
 
 
-def _answer(job: SpanQuery, connection: Connection) -> Any:
-    corpora = {}
-    for name, content in job.query.documents.items():
-        if not isinstance(content, str):
-            raise QueryError(f"The document '{name}' must be text.")
-        corpora[name] = passages(content)
-    for effect in job.query.effects:
-        connection.run(effect)
-    return connection.run(job.query.node, corpora=corpora)
-
-
-def _run(job: Statement, desk: Desk) -> None:
-    """Run a statement, and tell its result."""
-    text = check_reads(job.query, desk.connection.database, desk.tables.all)
-    connection = desk.connection
-    # EXPLAIN ANALYZE looks at what goes into its ledger, which must be its own.
-    if text.analyzes:
-        connection = replace(connection, ledger=None)
-    if job.options.get("record") and isinstance(asked := connection.backend, EngineClient):
-        who = asked.tenant, asked.declared, asked.adapter
-        connection = replace(connection, backend=_Recorded(asked.host, asked.facts, *who))
-    if job.max_calls is not None:
-        _check_calls(job, connection, job.max_calls)
-    progress = _Progress(desk.tell) if job.form == "stream" else False
-    result = connection.sql(job.query, job.params, progress=progress, **job.options)
-    if job.form == "stream":
-        for each in lines_of(result, connection, job.rows):
-            desk.tell(_line(each))
-        return
-    if job.form == "arrow":
-        shown = result.head(job.rows)
-        about = {"report": plain(shown.report.to_dict()), "errors": _errors(shown)}
-        content = to_arrow(shown.table, **about)
-    else:
-        content = to_json(whole(lines_of(result, connection, job.rows)))
-    for start in range(0, len(content), PART):
-        desk.tell(content[start : start + PART])
-
-
-def _check_calls(job: Statement, connection: Connection, most: int) -> None:
-    options = {k: v for k, v in job.options.items() if k not in ("on_error", "record")}
-    explained = connection.explain(job.query, job.params, **options)
-    calls = [each.calls for each in explained.calls]
-    known = [each for each in calls if each is not None]
-    if len(known) < len(calls) or sum(known) > most:
-        many = f"up to {sum(known):,}" if len(known) == len(calls) else "an unknown number of"
+def _check_calls(
+    connection: Connection, query: str, params: Any, options: Options, most: int
+) -> None:
+    known = {k: v for k, v in options.items() if k not in ("on_error", "record")}
+    calls = [each.calls for each in connection.explain(query, params, **known).calls]
+    total = None if None in calls else sum(each or 0 for each in calls)
+    if total is None or total > most:
+        many = "an unknown number of" if total is None else f"up to {total:,}"
         raise bad_request(
             f"The statement may make {many} calls of the model; at most {most:,} are allowed. "
             "Read fewer rows, or allow more calls.",
             "max_calls",
             "too_many_calls",
         )
+
+
+def _progress(
+    tell: Callable[[bytes], None], clock: Callable[[], float] = monotonic
+) -> Callable[[str, int, int], None]:
+    """What tells of progress at most ten times a second."""
+    latest: dict[str, float] = {}
+
+    def progress(stage: str, answered: int, total: int) -> None:
+        now = clock()
+        if answered == total or now - latest.get(stage, -1.0) >= _PAUSE:
+            latest[stage] = now
+            event = {"type": "progress", "stage": stage, "answered": answered, "total": total}
+            tell(as_json(event) + b"\n")
+
+    return progress
+
+
+class _Recorded(EngineClient):
+    """Does not tell the tokens of single prompts.
+
+    A recording would ask for them some ten times for each prompt, each time between two steps of an
+    engine that serves others. It estimates how much text was reused instead.
+    """
+
+    def runs(self, prompt: Prompt) -> None:
+        return None
+
+    def inspect(self, prompt: Prompt) -> None:
+        return None
+
+
+_AT_ONCE = 1_000  # rows of a line
+_MOST_EXACT = 2**53  # larger integers change in programs that read all numbers as floats
+
+
+def as_arrow(table: pa.Table, **about: Any) -> bytes:
+    """A table as an Arrow IPC stream, whose schema has what is said about it, as JSON."""
+    said = {f"relquery.{name}": as_json(value) for name, value in about.items()}
+    sink = pa.BufferOutputStream()
+    named = table.replace_schema_metadata(said)
+    with pa.ipc.new_stream(sink, named.schema) as stream:
+        stream.write_table(named)
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
 
 
 def lines_of(
@@ -159,10 +209,19 @@ def lines_of(
         yield {"type": "rows", "rows": [list(map(plain, row)) for row in part.plain()]}
     yield {"type": "report", "report": plain(result.report.to_dict())}
     recording = result.recording
-    told = {} if recording is None else {"recording": list(_stages(recording))}
+    told: dict[str, Any] = {}
+    if recording is not None:
+        told["recording"] = [
+            {
+                "stage": name,
+                "sent": stage.sent,
+                "prompts": [_prompt(at, one) for at, one in sorted(stage.full.items())],
+            }
+            for name, stage in recording.stages.items()
+        ]
     if told | total:
         yield {"type": "recording"} | told | total
-    yield {"type": "errors", "errors": _errors(result)}
+    yield {"type": "errors", "errors": errors_of(result)}
 
 
 def whole(lines: Iterator[dict[str, Any]]) -> dict[str, Any]:
@@ -187,16 +246,9 @@ def _columns(result: Result, connection: Connection) -> list[dict[str, str]]:
     return [{"name": name, "type": kind} for name, kind in pairs]
 
 
-def _errors(result: Result) -> list[dict[str, Any]]:
+def errors_of(result: Result) -> list[dict[str, Any]]:
     """The missing values."""
     return [plain(asdict(each) | {"finish": each.finish.value}) for each in result.errors]
-
-
-def _stages(recording: Recording) -> Iterator[dict[str, Any]]:
-    """What was sent."""
-    for name, stage in recording.stages.items():
-        prompts = [_prompt(at, one) for at, one in sorted(stage.full.items())]
-        yield {"stage": name, "sent": stage.sent, "prompts": prompts}
 
 
 def _prompt(at: int, sent: Sent) -> dict[str, Any]:
@@ -217,36 +269,58 @@ def _prompt(at: int, sent: Sent) -> dict[str, Any]:
     }
 
 
-def _line(value: Mapping[str, Any]) -> bytes:
-    return to_json(value) + b"\n"
+def as_json(value: Any) -> bytes:
+    """A value of DuckDB or Python as JSON."""
+    return to_json(value, plain)
 
 
-class _Progress:
-    """Tells of progress at most ten times a second."""
+def plain(value: Any) -> Any:
+    """A value that JSON has.
 
-    def __init__(
-        self, tell: Callable[[bytes], None], clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._tell, self._clock = tell, clock
-        self._last: dict[str, float] = {}
-
-    def __call__(self, stage: str, answered: int, total: int) -> None:
-        now = self._clock()
-        if answered == total or now - self._last.get(stage, -1.0) >= _PAUSE:
-            self._last[stage] = now
-            event = {"type": "progress", "stage": stage, "answered": answered, "total": total}
-            self._tell(_line(event))
-
-
-class _Recorded(EngineClient):
-    """Does not tell the tokens of single prompts.
-
-    A recording would ask for them some ten times for each prompt, each time between two steps of an
-    engine that serves others. It estimates how much text was reused instead.
+    Numbers that JSON has not, decimals and integers beyond 2^53 are text, so that no digit is
+    lost; dates, times and intervals are text, and bytes are Base64.
     """
+    if isinstance(value, Mapping):
+        return {_key(key): plain(each) for key, each in value.items()}
+    if isinstance(value, pa.MonthDayNano):
+        return _interval(value)
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(each) for each in value]
+    found: Any = str(value)
+    match value:
+        case None | bool() | str():
+            found = value
+        case int():
+            found = value if abs(value) <= _MOST_EXACT else found
+        case float():
+            found = value if isfinite(value) else found
+        case datetime.date() | datetime.time():  # a datetime is a date
+            found = value.isoformat()
+        case bytes() | bytearray() | memoryview():
+            found = b64encode(bytes(value)).decode()
+    return found
 
-    def runs(self, prompt: Prompt) -> None:
-        return None
 
-    def inspect(self, prompt: Prompt) -> None:
-        return None
+def _interval(value: pa.MonthDayNano) -> str:
+    """As DuckDB writes it: 1 year 2 months 3 days 04:05:06.7."""
+    years, months = divmod(abs(value.months), 12)
+    sign = -1 if value.months < 0 else 1
+    counts = {"year": sign * years, "month": sign * months, "day": value.days}
+    found = [f"{n} {name}{'' if abs(n) == 1 else 's'}" for name, n in counts.items() if n]
+    if value.nanoseconds or not found:
+        found.append(_clock(value.nanoseconds))
+    return " ".join(found)
+
+
+def _clock(nanoseconds: int) -> str:
+    seconds, rest = divmod(abs(nanoseconds), 10**9)
+    minutes, seconds = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    fraction = f".{rest:09}".rstrip("0") if rest else ""
+    sign = "-" if nanoseconds < 0 else ""
+    return f"{sign}{hours:02}:{minutes:02}:{seconds:02}{fraction}"
+
+
+def _key(key: Any) -> str:
+    found = plain(key)
+    return found if isinstance(found, str) else json.dumps(found)

@@ -31,10 +31,6 @@ from relquery.serve.sql_workers.work import Table
 _LOG = logging.getLogger(__name__)
 WARM = 4
 """Workers that wait for work."""
-FORK = 0
-"""In place of a worker's number, which says that it is to be reaped: another one is wanted, and the
-server's end of its pipe follows."""
-_SOON = 0.02  # seconds until it is looked again whether a killed worker has ended
 _ALONE = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
@@ -43,13 +39,30 @@ class Worker:
 
     def __init__(self, pipe: Connection) -> None:
         self.pipe = pipe
-        self.number = 0
+        self._number = 0
+        self._handle: int | None = None
+
+    def await_start(self) -> None:
+        """Wait until it is there. Raises EOFError or OSError where there is nobody to fork it."""
+        (self._number,) = receive(self.pipe)
+        if hasattr(os, "pidfd_open"):  # the number may be another process's later
+            self._handle = os.pidfd_open(self._number)
 
     def kill(self) -> None:
-        """End it."""
-        if self.number:
-            with suppress(ProcessLookupError):
-                os.kill(self.number, signal.SIGKILL)
+        """End it, if it has not ended."""
+        with suppress(ProcessLookupError):
+            if self._handle is not None:
+                signal.pidfd_send_signal(self._handle, signal.SIGKILL)
+            elif self._number:
+                os.kill(self._number, signal.SIGKILL)
+
+    def leave(self) -> None:
+        """End it; it is not needed any more."""
+        self.kill()
+        self.pipe.close()
+        if self._handle is not None:
+            os.close(self._handle)
+        self._handle, self._number = None, 0
 
 
 class Pool:
@@ -59,7 +72,7 @@ class Pool:
     """
 
     def __init__(self, config: ServeConfig) -> None:
-        """Begin to read the tables. Raises ConfigError where there are no forks."""
+        """Raises ConfigError where there are no forks."""
         if not hasattr(os, "fork"):
             raise ConfigError(
                 "A server runs statements in processes that are forked, which this system cannot. "
@@ -72,18 +85,17 @@ class Pool:
         self._lock, self._warm = Lock(), deque[Worker]()
         self._tables: tuple[Table, ...] | None = None
         self._closed = False
-        self._start()
+        self._process: BaseProcess | None = None
         atexit.register(self.close)  # before multiprocessing's own handler, which would wait
 
-    def _start(self) -> None:
+    def start(self) -> None:
+        """Begin to read the tables, unless it has."""
+        if self._process is not None:
+            return
         context = multiprocessing.get_context("spawn")
         self._control, theirs = context.Pipe()
-        self._process = context.Process(
-            target=zygote,
-            args=(theirs, self._config, self._indexes.name),
-            name="relquery-sql",
-            daemon=True,
-        )
+        given = theirs, self._config, self._indexes.name
+        self._process = context.Process(target=zygote, args=given, name="relquery-sql", daemon=True)
         self._process.start()
         theirs.close()
 
@@ -102,12 +114,13 @@ class Pool:
             worker = self._warm.popleft() if is_ready else self._forked()
             process = self._process
         try:  # others need not wait until it is forked
-            (worker.number,) = receive(worker.pipe)
+            worker.await_start()
         except (EOFError, OSError):
-            self._restart(process)
             with self._lock:
+                if self._process is process and not self._closed:  # nobody else has done it
+                    self._restart()
                 worker = self._forked()
-            (worker.number,) = receive(worker.pipe)
+            worker.await_start()
         return worker
 
     def refill(self) -> None:
@@ -116,37 +129,29 @@ class Pool:
             while len(self._warm) < WARM and not self._closed:
                 self._warm.append(self._forked())
 
-    def leave(self, worker: Worker) -> None:
-        """End a worker."""
-        worker.kill()
-        worker.pipe.close()
-        with self._lock, suppress(OSError):
-            self._control.send(worker.number)
-
     def close(self) -> None:
         """End all workers."""
         atexit.unregister(self.close)
         with self._lock:
             self._closed = True
-            self._control.close()
-            if self._tables is None:
-                self._process.kill()  # it would read them to the end
+            if self._process is not None:
+                self._control.close()
+                if self._tables is None:
+                    self._process.kill()  # it would read them to the end
         for worker in self._warm:
             worker.pipe.close()
-        self._process.join()
+        if self._process is not None:
+            self._process.join()
         self._indexes.cleanup()
 
-    def _restart(self, process: BaseProcess) -> None:
-        """Start another process in place of one that has ended, unless somebody has."""
-        with self._lock:
-            if self._closed or self._process is not process:
-                return
-            _LOG.error("the process that makes SQL workers has ended. Starting it again.")
-            self._warm.clear()
-            self._control.close()
-            process.join()
-            self._tables = None
-            self._start()
+    def _restart(self) -> None:
+        _LOG.error("the process that makes SQL workers has ended. Starting it again.")
+        self._warm.clear()
+        self._control.close()
+        assert self._process is not None
+        self._process.join()
+        self._tables = self._process = None
+        self.start()
 
     def _await_tables(self) -> tuple[Table, ...]:
         if self._tables is None:
@@ -164,22 +169,23 @@ class Pool:
     def _forked(self) -> Worker:
         self._await_tables()
         ours, theirs = Pipe()
+        number = None if self._process is None else self._process.pid
         with suppress(OSError):  # its end is seen at the pipe
-            self._control.send(FORK)
-            send_handle(self._control, theirs.fileno(), self._process.pid)
+            send_handle(self._control, theirs.fileno(), number)
         theirs.close()
         return Worker(ours)
 
 
 def zygote(control: Connection, config: ServeConfig, indexes: str) -> None:
-    """The main function of the process; it ends, with all workers, when the server's end of
-    `control` is closed.
+    """The main function of the process, which forks a worker for each pipe that it is sent. It ends
+    when the server's end of `control` is closed, and workers end with their pipes.
 
     indexes: folder for those of searched tables.
     """
     # It is the server who decides when to stop; see relquery.backends.remote.process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for workers that have ended
     os.environ.update(dict.fromkeys(_ALONE, "1"))
     sys.set_int_max_str_digits(0)  # a worker that takes long is killed
     from relquery.serve.sql_workers import worker
@@ -195,30 +201,11 @@ def zygote(control: Connection, config: ServeConfig, indexes: str) -> None:
     gc.collect()
     gc.freeze()  # a collection would copy what is shared
     send_events(control, [Replied(0, desk.tables.all)])
-    workers: dict[int, bool] = {}
     with suppress(EOFError, OSError):
         while True:
-            if not control.poll(_SOON if any(workers.values()) else None):
-                _reap(workers)
-                continue
-            if (number := control.recv()) != FORK:
-                if number in workers:  # not of an earlier process like this one
-                    workers[number] = True
-                continue
             handle = recv_handle(control)
-            if (number := os.fork()) == 0:
+            if os.fork() == 0:
                 control.close()
                 worker.serve_one(Connection(handle), desk)
             os.close(handle)
-            workers[number] = False
-    for number in workers:
-        os.kill(number, signal.SIGKILL)
     os._exit(0)
-
-
-def _reap(workers: dict[int, bool]) -> None:
-    """Take note of the end of those that the server has left: until then a number is not given to
-    another process, so that the server kills none but its own."""
-    for number in [each for each, is_left in workers.items() if is_left]:
-        if os.waitpid(number, os.WNOHANG)[0]:
-            del workers[number]

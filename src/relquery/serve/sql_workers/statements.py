@@ -20,8 +20,8 @@ from relquery.backends.local.host import EngineControl, Sink, Submission
 from relquery.backends.remote.process import Desk, Event, Replied, Told, receive, send, send_events
 from relquery.engine.requests.declared import Declared
 from relquery.errors import CancelledError, ConfigError
-from relquery.serve.admission import queue_full
-from relquery.serve.errors import HttpError, bad_request, stopping
+from relquery.serve.auth import queue_full
+from relquery.serve.errors import bad_request, stopping
 from relquery.serve.server import CountedSink, NamedModel, RequestScope
 from relquery.serve.settings import ServeConfig
 from relquery.serve.sql_workers.pool import Pool, Worker
@@ -78,17 +78,13 @@ class Task(ResponseStream[Any]):
         try:
             yield
         finally:
-            with self._lock:  # after the block, another process may have the worker's number
+            with self._lock:  # the worker is another one's after the block
                 self._worker = None
 
     def check(self) -> None:
         """Raises CancelledError if the job was stopped."""
         if self._reason is not None:
             raise CancelledError(self._reason)
-
-    def meaning(self, error: BaseException) -> BaseException:
-        """What an error of the job means: of one that was stopped, only that."""
-        return error if self._reason is None else CancelledError(self._reason)
 
     def stop(self, reason: str = "The client has closed the connection.") -> None:
         """End the job; one that has not begun ends as it begins."""
@@ -101,12 +97,19 @@ class Task(ResponseStream[Any]):
         """End the job, unless its result is being read."""
         if not self.is_delivered:
             self.stop(f"It took longer than {seconds:g} seconds.")
-            self.finish(self.meaning(CancelledError("")))
+            self.finish(CancelledError(self._reason))
+
+    def end(self, done: asyncio.Future[Any]) -> None:
+        """The job has ended; of one that was stopped, only that is told."""
+        error: BaseException | None = CancelledError("The server stops.")
+        if not done.cancelled() and (error := done.exception()) is None:
+            self.value = done.result()
+        stopped = error is not None and self._reason is not None
+        self.finish(CancelledError(self._reason) if stopped else error)
 
     async def some(self) -> list[Any]:
-        """See ResponseStream. The job may tell more then."""
         parts = await super().some()
-        for _ in parts:
+        for _ in parts:  # the job may tell more then
             self._room.release()
         return parts
 
@@ -136,11 +139,7 @@ class Statements:
         self._files: dict[str, Path] = {}
 
     def start(
-        self,
-        scope: RequestScope,
-        job: Job,
-        model: NamedModel,
-        declared: Declared | None = None,
+        self, scope: RequestScope, job: Job, model: NamedModel, declared: Declared | None = None
     ) -> Task:
         """Have a job done, which asks a model for a request. declared: the relQuery that all of its
         calls belong to.
@@ -154,18 +153,9 @@ class Statements:
             count = self._running[tenant] + MOST_WAITING
             raise queue_full(f"{count} tasks of such requests are open already.")
         scope.model = model.name
-        work = Work(
-            job,
-            model.facts,
-            tenant,
-            declared,
-            model.adapter,
-            scope.server.names_of(model),
-            answers=self._file(tenant),
-            window=self._window,
-            most=self._most,
-        )
-        task = Task()
+        names, limits = scope.server.names_of(model), (self._window, self._most)
+        about = model.facts, tenant, declared, model.adapter, names
+        work, task = Work(job, *about, self._file(tenant), *limits), Task()
         self._waiting[tenant].append(partial(self._begin, task, work, scope, model))
         self._next(tenant)
         return task
@@ -194,10 +184,7 @@ class Statements:
 
         def ended(done: asyncio.Future[Any]) -> None:
             timer.cancel()
-            error = CancelledError("The server stops.") if done.cancelled() else done.exception()
-            if error is None:
-                task.value = done.result()
-            task.finish(None if error is None else task.meaning(error))
+            task.end(done)
             self._running -= Counter([work.tenant])  # which forgets those that have none
             self._next(work.tenant)
 
@@ -213,11 +200,17 @@ class Statements:
                 self.pool.refill()
                 return hosted.run(work)
         except (EOFError, OSError):
-            raise _ended(self.pool.memory) from None
+            raise bad_request(
+                "The statement has ended its process, as those do that need much more memory than "
+                f"the {self.pool.memory} that they may take, or that are nested very deeply. Read "
+                "fewer rows or columns, make smaller values, or write it with fewer parts.",
+                "query",
+                "statement_ended",
+            ) from None
         finally:
             worker.kill()
             hosted.close()
-            self.pool.leave(worker)
+            worker.leave()
 
     def _file(self, tenant: str) -> Path:
         """The answers of a tenant, which no other tenant is given. A full file is left to the
@@ -315,13 +308,3 @@ class _Hosted:
                 with suppress(OSError):  # the worker has ended
                     send_events(self._pipe, events)
                 events = []
-
-
-def _ended(memory: str) -> HttpError:
-    return bad_request(
-        "The statement has ended its process, as those do that need much more memory than the "
-        f"{memory} that they may take, or that are nested very deeply. Read fewer rows or columns, "
-        "make smaller values, or write it with fewer parts.",
-        "query",
-        "statement_ended",
-    )

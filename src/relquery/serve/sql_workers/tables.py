@@ -104,21 +104,17 @@ def _take_in(connection: Any, name: str) -> None:
         connection.execute(f"DROP VIEW temp.{_FILE}")
         return
     connection.execute(f"CREATE SCHEMA {quoted(name)}")
-    for schema, table in _named(connection, _FILE):
+    named = (
+        "SELECT DISTINCT schema_name, table_name FROM duckdb_columns() "
+        f"WHERE database_name = '{_FILE}' AND NOT internal ORDER BY ALL"
+    )
+    for schema, table in connection.execute(named).fetchall():
         place, source = f"{quoted(name)}.{quoted(table)}", f"{quoted(schema)}.{quoted(table)}"
         connection.execute(f"CREATE TABLE {place} AS SELECT * FROM {_FILE}.{source}")
         connection.execute(f"DROP VIEW IF EXISTS temp.{quoted(table)}")
         view = f"CREATE VIEW IF NOT EXISTS main.{quoted(table)} AS SELECT * FROM {place}"
         connection.execute(view)
     connection.execute(f"DETACH {_FILE}")
-
-
-def _named(connection: Any, database: str) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = connection.execute(
-        "SELECT DISTINCT schema_name, table_name FROM duckdb_columns() "
-        f"WHERE database_name = {quoted_text(database)} AND NOT internal ORDER BY ALL"
-    ).fetchall()
-    return found
 
 
 def _tables(connection: Any) -> Iterator[Table]:
@@ -167,70 +163,61 @@ def check_reads(sql: str, database: Database, tables: Iterable[Table]) -> Text:
         raise _refused(f"These are {len(texts)} statements. Send one at a time")
     (one,) = texts
     query = one.given if one.option is None else one.query
-    tree = _tree(query, database)
-    if tree is None:
+    execute = database.connection.execute
+    written = execute("SELECT json_serialize_sql($query::VARCHAR)", {"query": query}).fetchone()[0]
+    if (tree := json.loads(written))["error"]:  # it is not one that can only read
         kind = one.kind.replace("_", " ") if one.option is None else "what EXPLAIN is given"
         pivot = " A PIVOT must list its values: PIVOT t ON a IN (1, 2)." if kind == "MULTI" else ""
         raise _refused(
             f"The statement is {kind}. Only statements that read can be run: SELECT, WITH, FROM, "
             f"VALUES, DESCRIBE, SUMMARIZE, SHOW TABLES, and EXPLAIN of these.{pivot}"
         )
-    _Checking(tables, _catalog(database)).check(tree)
+    parts = list(_parts(tree["statements"]))
+    named = {str(entry["key"]).lower() for part in parts for entry in _ctes(part)}
+    views = execute("SELECT lower(view_name) FROM duckdb_views() WHERE internal").fetchall()
+    if own := named & {name for (name,) in views}:
+        raise _refused(f"WITH defines '{min(own)}', which is a name of DuckDB's own")
+    known = {(each.schema.lower(), each.name.lower()) for each in tables}
+    for part in parts:
+        _check_part(part, known, named)
     return one
 
 
-class _Checking:
-    """Checks each part of a statement's tree."""
+def _check_part(part: dict[str, Any], tables: set[tuple[str, str]], named: set[str]) -> None:
+    """Raises HttpError for a part of a statement's tree. named: by its WITH."""
+    match part:
+        case {"type": str(kind)} if kind.endswith("_NODE") and kind not in _QUERIES:
+            raise _refused("The statement changes something. Only reading is allowed")
+        case {"type": "TABLE_FUNCTION", "function": {"function_name": str(name)}}:
+            if name.lower() not in _ROWS:
+                raise _refused(f"FROM {name}(...) is not allowed")
+        case {"type": "TABLE_FUNCTION"}:
+            raise _refused("A function in FROM without a name is not allowed")
+        case {"type": "BASE_TABLE", "qualified_name": {"path": [*path]}}:
+            _check_table(path, tables, named)
+        case {"type": "BASE_TABLE"}:
+            raise _refused("A table without a name is not allowed")
+        case {"type": "SHOW_REF", "query": None}:
+            path = part.get("qualified_name", {}).get("path", [])
+            if not (len(path) == 1 and path[0] in _LISTINGS):
+                _check_table(path, tables, named)
+        case {"function_name": str(name)}:
+            if name.lower() in _FORBIDDEN or name.lower().startswith(ours.PREFIX):
+                raise _refused(f"The function {name} is not allowed")
 
-    def __init__(self, tables: Iterable[Table], catalog: set[str]) -> None:
-        self._tables = {(one.schema.lower(), one.name.lower()) for one in tables}
-        self._catalog = catalog
 
-    def check(self, tree: object) -> None:
-        """Raises HttpError."""
-        parts = list(_parts(tree))
-        named = {name.lower() for part in parts for name in _ctes(part)}
-        if own := named & self._catalog:
-            raise _refused(f"WITH defines '{min(own)}', which is a name of DuckDB's own")
-        for part in parts:
-            self._check_part(part, named)
-
-    def _check_part(self, part: dict[str, Any], named: set[str]) -> None:
-        match part:
-            case {"type": str(kind)} if kind.endswith("_NODE") and kind not in _QUERIES:
-                raise _refused("The statement changes something. Only reading is allowed")
-            case {"type": "TABLE_FUNCTION", "function": {"function_name": str(name)}}:
-                if name.lower() not in _ROWS:
-                    raise _refused(f"FROM {name}(...) is not allowed")
-            case {"type": "TABLE_FUNCTION"}:
-                raise _refused("A function in FROM without a name is not allowed")
-            case {"type": "BASE_TABLE", "qualified_name": {"path": [*path]}}:
-                self._check_table(path, named)
-            case {"type": "BASE_TABLE"}:
-                raise _refused("A table without a name is not allowed")
-            case {"type": "SHOW_REF", "query": None}:
-                path = part.get("qualified_name", {}).get("path", [])
-                if not (len(path) == 1 and path[0] in _LISTINGS):
-                    self._check_table(path, named)
-            case {"function_name": str(name)}:
-                if name.lower() in _FORBIDDEN or name.lower().startswith(ours.PREFIX):
-                    raise _refused(f"The function {name} is not allowed")
-
-    def _check_table(self, path: list[str], named: set[str]) -> None:
-        lower = [str(part).lower() for part in path]
-        if len(lower) == 1 and lower[0] in named:
-            return
-        place = lower[1:] if len(lower) == 3 and lower[0] == "memory" else lower
-        whole = ("main", *place) if len(place) == 1 else tuple(place)
-        if whole not in self._tables:
-            known = sorted(name for schema, name in self._tables if schema == "main")
-            hint = did_you_mean(lower[-1] if lower else "", known)
-            listing = ", ".join(known) or "none"
-            raise bad_request(
-                f"The table '{'.'.join(map(str, path))}' does not exist. Tables: {listing}.{hint}",
-                "query",
-                "unknown_table",
-            )
+def _check_table(path: list[str], tables: set[tuple[str, str]], named: set[str]) -> None:
+    lower = [str(part).lower() for part in path]
+    if len(lower) == 1 and lower[0] in named:
+        return
+    place = lower[1:] if len(lower) == 3 and lower[0] == "memory" else lower
+    whole = ("main", *place) if len(place) == 1 else tuple(place)
+    if whole not in tables:
+        known = sorted(name for schema, name in tables if schema == "main")
+        hint = did_you_mean(lower[-1] if lower else "", known)
+        table, listing = ".".join(map(str, path)), ", ".join(known) or "none"
+        message = f"The table '{table}' does not exist. Tables: {listing}.{hint}"
+        raise bad_request(message, "query", "unknown_table")
 
 
 def _parts(value: object) -> Iterator[dict[str, Any]]:
@@ -245,27 +232,11 @@ def _parts(value: object) -> Iterator[dict[str, Any]]:
                 waiting += found
 
 
-def _ctes(part: dict[str, Any]) -> Iterator[str]:
+def _ctes(part: dict[str, Any]) -> list[Any]:
     match part:
         case {"cte_map": {"map": [*entries]}}:
-            yield from (str(entry["key"]) for entry in entries)
-
-
-def _tree(query: str, database: Database) -> object | None:
-    """A statement as DuckDB parses it; None if it is not one that can only read."""
-    written = database.connection.execute(
-        "SELECT json_serialize_sql($query::VARCHAR)", {"query": query}
-    ).fetchone()[0]
-    found = json.loads(written)
-    return None if found["error"] else found["statements"]
-
-
-def _catalog(database: Database) -> set[str]:
-    """The names of DuckDB's own views."""
-    rows = database.connection.execute(
-        "SELECT DISTINCT lower(view_name) FROM duckdb_views() WHERE internal"
-    ).fetchall()
-    return {name for (name,) in rows}
+            return entries
+    return []
 
 
 def _refused(why: str) -> HttpError:

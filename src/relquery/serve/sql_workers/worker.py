@@ -1,4 +1,7 @@
-"""The process of one statement: it asks the server for answers of the model, and ends with it."""
+"""The process of one statement: it asks the server for answers of the model, and ends with it.
+
+Prompts are sent in portions: a statement leaves room in the queue for others, and no process reads,
+tokenises or passes on more of it at once than takes some milliseconds."""
 
 from __future__ import annotations
 
@@ -7,20 +10,22 @@ import os
 import resource
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
+from queue import SimpleQueue
 from threading import Lock, Thread
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import duckdb
 
 from relquery.backends.base import Backend
 from relquery.backends.load import default_form
+from relquery.backends.local.asking import Piece
 from relquery.backends.local.client import EngineClient
-from relquery.backends.local.host import Facts
+from relquery.backends.local.host import Facts, Packed, Sink, Submission
 from relquery.backends.remote.link import Link
 from relquery.backends.remote.process import (
     EngineProcess,
@@ -31,16 +36,157 @@ from relquery.backends.remote.process import (
     send_events,
 )
 from relquery.connection import connect
+from relquery.engine.requests.relquery import Latency
 from relquery.errors import ConfigError, QueryError
 from relquery.ledger import Ledger
+from relquery.prompt import Answer, Finish
 from relquery.serve.errors import bad_request
-from relquery.serve.sql_workers.jobs import Desk, done
-from relquery.serve.sql_workers.portions import PortionedEngine
+from relquery.serve.sql_workers.jobs import JOBS, Desk, run_sql
 from relquery.serve.sql_workers.tables import Tables
-from relquery.serve.sql_workers.work import Statement, Work
+from relquery.serve.sql_workers.work import Work
 from relquery.sql.exchange.arrow import Most
 from relquery.sql.executor.context import Models
 from relquery.sql.retrieval.functions import install_count
+
+T = TypeVar("T")
+PORTIONS = 4
+"""Portions of one job that are open at once: while one is answered, the next ones wait."""
+MOST = 500
+"""Prompts of a portion."""
+
+
+class PortionedEngine:
+    """An engine that is sent at most `window` prompts of a job at once, and `most` in all. See
+    EngineHost; any thread may use it.
+
+    link: to whoever passes them on.
+    """
+
+    def __init__(self, link: Link, window: int, most: int) -> None:
+        self.clock, self.closed = link.clock, False
+        self._link, self._most, self._asked = link, most, 0
+        self._rows = 0  # of the relQuery as the engine knows it
+        self._size = max(1, min(MOST, window // PORTIONS))
+        self._jobs: dict[Sink, _PortionedJob] = {}
+        self._lock = Lock()
+
+    def submit(self, submission: Submission, sink: Sink) -> bool:
+        """Send the first portions. Raises HttpError for more prompts than the statement may ask."""
+        size = len(submission.prompts)
+        with self._lock:
+            self._asked += size
+            self._rows += size
+            if self._asked > self._most:
+                raise bad_request(
+                    f"The statement asks the model more than {self._most:,} prompts, which is all "
+                    "that one may ask. Read fewer rows. Whoever runs the server can allow more: "
+                    "--max-rows.",
+                    "query",
+                    "too_many_rows",
+                )
+        declared, is_long = submission.declared, size > PORTIONS * self._size
+        if is_long and declared is not None and declared.rows is None:
+            # The engine is told what is still to come.
+            submission = replace(submission, declared=replace(declared, rows=self._rows))
+
+        def ended() -> None:
+            del self._jobs[sink]
+            if is_long and not self._jobs:  # the engine forgets a relQuery with all its rows
+                self._rows = 0
+
+        job = self._jobs[sink] = _PortionedJob(self._link, submission, sink, self._size, ended)
+        return all([job.send(is_first=True), *(job.send() for _ in range(PORTIONS - 1))])
+
+    def cancel(self, sink: Sink) -> bool:
+        job = self._jobs.get(sink)
+        return job is not None and job.cancel()
+
+    def ask(self, question: str, *given: Any) -> Any:
+        if question != "prompt_tokens":
+            return self._link.ask(question, *given)
+        prompts, sampling = given
+        found: list[int] = []
+        for start in range(0, len(prompts), self._size):
+            some = Packed(prompts[start : start + self._size])
+            found += self._link.ask(question, some, sampling)
+        return found
+
+    def hear(self, bell: SimpleQueue[T], until: float | None) -> T:
+        return self._link.hear(bell, until)
+
+    def stop(self) -> None:
+        """The engine is not the statement's own."""
+
+
+class _PortionedJob:
+    """One job on its way. sink: of the whole job. ended: called when no more answers come. open:
+    the portions that are."""
+
+    def __init__(
+        self, link: Link, submission: Submission, sink: Sink, size: int, ended: Callable[[], None]
+    ) -> None:
+        self.sink, self._link, self._submission = sink, link, submission
+        self._size, self._ended, self._next = size, ended, 0
+        self.open: dict[_Portion, None] = {}
+        self._lock = Lock()
+
+    def send(self, *, is_first: bool = False) -> bool:
+        """Send the next portion, if there is one; False if the engine is closed. is_first: also an
+        empty one."""
+        prompts = self._submission.prompts
+        with self._lock:
+            start = self._next
+            if start >= len(prompts) and not is_first:
+                return True
+            self._next = min(len(prompts), start + self._size)
+            some = Packed(prompts[start : self._next])
+            portion = _Portion(self, start)
+            self.open[portion] = None
+            return self._link.submit(replace(self._submission, prompts=some), portion)
+
+    def cancel(self) -> bool:
+        """End what is open; False if nothing is."""
+        with self._lock:
+            left = range(self._next, len(self._submission.prompts))
+            self._next = len(self._submission.prompts)
+            open_ = list(self.open)
+        error = "It was cancelled before it was asked."
+        for index in left:
+            self.sink.add(index, Answer(None, Finish.CANCELLED, error=error))
+        ended = [self._link.cancel(each) for each in open_]
+        return any(ended) or bool(left)
+
+    def end(self, portion: _Portion, latency: Latency | None, error: BaseException | None) -> None:
+        """A portion has ended: send the next one. What breaks one breaks the job."""
+        with self._lock:
+            self.open.pop(portion, None)
+            if error is not None:
+                self._next = len(self._submission.prompts)
+                for each in self.open:
+                    self._link.drop(each)
+                self.open.clear()
+        self.send()
+        if not self.open:
+            self._ended()
+            self.sink.end(latency, error)
+
+
+class _Portion:
+    """The Sink of one portion, called by the link's thread. start: the place of its first prompt in
+    the job."""
+
+    def __init__(self, job: _PortionedJob, start: int) -> None:
+        self._job, self._start = job, start
+
+    def piece(self, index: int, piece: Piece) -> None:
+        self._job.sink.piece(self._start + index, piece)
+
+    def add(self, index: int, answer: Answer) -> None:
+        self._job.sink.add(self._start + index, answer)
+
+    def end(self, latency: Latency | None, error: BaseException | None = None) -> None:
+        self._job.end(self, latency, error)
+
 
 MOST_READ = Most(cells=5_000_000, bytes=256 << 20)
 """Of one result, and of what a statement asks the model about."""
@@ -65,7 +211,7 @@ def prepared(files: Mapping[str, str], memory: str, indexes: str) -> Desk:
     database = replace(connection.database, most=MOST_READ)
     connection = replace(connection, database=database)
     desk = Desk(connection, tables, lambda event: None)
-    done(Statement(_FIRST, None, {}, "json"), desk)
+    run_sql(desk, _FIRST, None, {}, "json")
     tables.rest()
     return desk
 
@@ -81,7 +227,7 @@ def serve_one(pipe: Pipe, desk: Desk) -> NoReturn:
         os.setpgid(0, 0)
         usual = os.getpriority(os.PRIO_PROCESS, 0)
         if work.gives_way:
-            _give_way(usual + _NICE // 2)
+            os.setpriority(os.PRIO_PGRP, 0, usual + _NICE // 2)  # all threads of the process
         Thread(target=_give_way_later, args=(usual + _NICE,), daemon=True).start()
         send_events(pipe, [_done(work, pipe, desk)])
     except (EOFError, OSError):
@@ -103,16 +249,12 @@ def _limit(memory: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def _give_way(niceness: int) -> None:
-    """Let other processes go first. All threads of the process group do."""
-    os.setpriority(os.PRIO_PGRP, 0, niceness)
-
-
 def _give_way_later(niceness: int) -> None:
-    """The same once the statement has taken much of the processor, however long that took."""
+    """Let other processes go first once the statement has taken much of the processor, however long
+    that took."""
     while time.process_time() < _LONG:
         time.sleep(_LOOK)
-    _give_way(niceness)
+    os.setpriority(os.PRIO_PGRP, 0, niceness)
 
 
 def _done(work: Work, pipe: Pipe, desk: Desk) -> Replied:
@@ -128,7 +270,8 @@ def _done(work: Work, pipe: Pipe, desk: Desk) -> Replied:
                 desk.connection, backend=backend, models=models, config=config, ledger=ledger
             )
             install_count(connection.database, backend)
-            return Replied(0, done(work.job, Desk(connection, desk.tables, server.tell)))
+            desk = Desk(connection, desk.tables, server.tell)
+            return Replied(0, JOBS[work.job.name](desk, **work.job.given))
     except BaseException as error:
         return Replied(0, None, _meaning(error, desk.tables))
 
@@ -199,10 +342,9 @@ class _Server(EngineProcess):
         self.send([Told(0, "tell", (event,))])
 
     def receive(self) -> list[Any]:
-        """See EngineProcess; without the server, the process ends."""
         try:
             return receive(self._pipe)
-        except (EOFError, OSError):
+        except (EOFError, OSError):  # without the server, the process ends
             os.kill(os.getpid(), signal.SIGKILL)
             raise
 

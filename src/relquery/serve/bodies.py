@@ -6,8 +6,10 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Annotated, Any, ClassVar
 
+from fastapi import Query, Request
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -19,11 +21,11 @@ from pydantic import (
 )
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
-from starlette.requests import Request
 
 import relquery.engine.requests.declared as engine
 from relquery.errors import ConfigError, did_you_mean, unknown
 from relquery.serve.errors import HttpError, bad_request, not_supported
+from relquery.tools import Function, ToolUse
 
 Neutral = tuple[Any, ...]
 """Values with which a field that is not supported asks for nothing."""
@@ -34,15 +36,16 @@ ANY = object()
 """In place of Neutral: whatever the value, it changes no answer."""
 ALIKE = 0.8
 """How similar a field that is meant must be: names that APIs add are not taken for mistakes."""
-
-
-def _whole_number(value: Any) -> Any:
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-WHOLE = BeforeValidator(_whole_number)
+WHOLE = BeforeValidator(
+    lambda value: int(value) if isinstance(value, float) and value.is_integer() else value
+)
 """Of a field that is an integer: JSON has one kind of numbers, so 2.0 is one too."""
 Integer = Annotated[int, WHOLE]
+Natural = Annotated[int, Field(ge=0), WHOLE]
+Positive = Annotated[int, Field(ge=1), WHOLE]
+Temperature = Annotated[float, Field(ge=0, le=2)]
+TopP = Annotated[float, Field(gt=0, le=1)]
+Label = Annotated[str, Field(min_length=1)]
 
 
 class Body(BaseModel):
@@ -61,20 +64,22 @@ class Body(BaseModel):
     def _refuse(self) -> Body:
         for name, value in (self.model_extra or {}).items():
             if name not in self.ACCEPTED:
-                hint = did_you_mean(name, self._useful(), ALIKE)
+                # Of fields that are there to be refused, none was meant.
+                useful = [field.alias or own for own, field in type(self).model_fields.items()]
+                useful += [own for own, neutral in self.ACCEPTED.items() if neutral is ANY]
+                hint = did_you_mean(name, useful, ALIKE)
                 raise bad_request(f"The field '{name}' is not known.{hint}", name, "unknown")
             neutral = self.ACCEPTED[name]
-            if neutral is not ANY and not any(_same(value, each) for each in neutral):
+            # In JSON, false is not 0.
+            if neutral is not ANY and not any(
+                value == each and isinstance(value, bool) is isinstance(each, bool)
+                for each in neutral
+            ):
                 place = f"{self.WITHIN}.{name}" if self.WITHIN else name
-                refused = not_supported(place, _instead(neutral))
+                words = " or ".join(json.dumps(each) for each in neutral if each)
+                refused = not_supported(place, words and f"Leave it out, or give {words}.")
                 raise replace(refused, param=self.WITHIN or name)
         return self
-
-    @classmethod
-    def _useful(cls) -> list[str]:
-        """The fields that a client may have meant: not those that are there to be refused."""
-        fields = [field.alias or name for name, field in cls.model_fields.items()]
-        return fields + [name for name, neutral in cls.ACCEPTED.items() if neutral is ANY]
 
     @classmethod
     def __get_pydantic_json_schema__(
@@ -93,17 +98,6 @@ def example(body: dict[str, Any]) -> ConfigDict:
     return ConfigDict(json_schema_extra={"examples": [body]})
 
 
-def _instead(neutral: Neutral) -> str:
-    """What to send in place of a value that is not supported."""
-    words = [json.dumps(each) for each in neutral if each]
-    return f"Leave it out, or give {' or '.join(words)}." if words else ""
-
-
-def _same(value: Any, other: Any) -> bool:
-    """Whether they are one value in JSON, where false is not 0."""
-    return bool(value == other) and isinstance(value, bool) == isinstance(other, bool)
-
-
 def invalid(found: Sequence[Mapping[str, Any]]) -> HttpError:
     """What is wrong with a body, and where. found: errors as pydantic tells them.
 
@@ -111,7 +105,12 @@ def invalid(found: Sequence[Mapping[str, Any]]) -> HttpError:
     whose type was right. An object whose `type` is not one of those that there may be is refused by
     the name of its type.
     """
-    told = max(found, key=_how_telling)
+
+    def how_telling(error: Mapping[str, Any]) -> tuple[int, bool, bool]:
+        place, kind = error["loc"], error["type"]
+        return len(place), not kind.endswith("_type"), bool(place) and place[-1] == "type"
+
+    told = max(found, key=how_telling)
     if told["type"] == "json_invalid":
         reason, at = told.get("ctx", {}).get("error", ""), told["loc"][-1:]
         place = f" (character {at[0]})" if at and isinstance(at[0], int) else ""
@@ -132,20 +131,13 @@ def invalid(found: Sequence[Mapping[str, Any]]) -> HttpError:
     return bad_request(message, where or None, told["type"])
 
 
-def _how_telling(error: Mapping[str, Any]) -> tuple[int, bool, bool]:
-    place, kind = error["loc"], error["type"]
-    return len(place), not kind.endswith("_type"), bool(place) and place[-1] == "type"
-
-
 def _shown(place: Sequence[object]) -> str:
-    """Where a field is, with dots."""
-    return ".".join(str(part) for part in place if not _is_form(part))
+    """Where a field is, with dots: without the body itself, and the forms that a field may have."""
+    parts = [text for text in map(str, place) if text not in _FORMS]
+    return ".".join(text for text in parts if "[" not in text and "-" not in text)
 
 
-def _is_form(part: object) -> bool:
-    """Whether a part of a place is no field: the body itself, or one of the forms of a field."""
-    text = str(part)
-    return text in ("body", "str", "int", "float", "bool") or "[" in text or "-" in text
+_FORMS = ("body", "str", "int", "float", "bool")
 
 
 async def check_body(request: Request) -> None:
@@ -160,18 +152,14 @@ def check_json(content: bytes) -> None:
 
     Only a body in which such a word stands is read.
     """
-    if any(word in content for word in _NO_NUMBERS):
+
+    def refuse(word: str) -> None:
+        message = f"The body is not JSON: {word} is not one of its numbers."
+        raise bad_request(message, code="json_invalid")
+
+    if b"NaN" in content or b"Infinity" in content:
         with suppress(ValueError, RecursionError):  # another error, which is told elsewhere
-            json.loads(content, parse_constant=_refuse_number)
-
-
-def _refuse_number(word: str) -> None:
-    raise bad_request(
-        f"The body is not JSON: {word} is not one of its numbers.", code="json_invalid"
-    )
-
-
-_NO_NUMBERS = (b"NaN", b"Infinity")
+            json.loads(content, parse_constant=refuse)
 
 
 class Inner(BaseModel):
@@ -185,7 +173,7 @@ class Declared(Inner):
 
     id: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     """The same for all requests of the relQuery."""
-    rows: Annotated[int, Field(ge=1), WHOLE] | None = None
+    rows: Positive | None = None
     """How many they will be."""
     deadline: Annotated[float, Field(gt=0)] | None = None
     """Seconds from the first of them in which all must be answered."""
@@ -219,7 +207,7 @@ def read_declared(text: str) -> Declared:
 
     Raises HttpError, which names what is wrong.
     """
-    fields = _from_json(text) if text.lstrip().startswith("{") else _from_pairs(text)
+    fields = _fields_of(text)
     for name in fields:
         if name not in Declared.model_fields:
             raise _wrong(unknown("field", name, Declared.model_fields), name)
@@ -231,20 +219,16 @@ def read_declared(text: str) -> Declared:
         raise _wrong(f"{name} is {fields[name]!r}: {first['msg']}.", name) from None
 
 
-def _from_json(text: str) -> dict[str, Any]:
-    try:
-        found: dict[str, Any] = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise _wrong(f"It does not parse as JSON: {error}.") from None
-    return found
-
-
-def _from_pairs(text: str) -> dict[str, Any]:
+def _fields_of(text: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for pair in text.split(";"):
+    if text.lstrip().startswith("{"):
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise _wrong(f"It does not parse as JSON: {error}.") from None
+        return found
+    for pair in filter(None, map(str.strip, text.split(";"))):
         name, separator, value = (part.strip() for part in pair.partition("="))
-        if not separator and not name:
-            continue
         if not separator:
             raise _wrong(f"'{name}' has no value. Write id=...; rows=...; deadline=...")
         if name in found:
@@ -257,3 +241,67 @@ def _from_pairs(text: str) -> dict[str, Any]:
 def _wrong(message: str, name: str = "") -> HttpError:
     param = f"{HEADER}.{name}" if name else HEADER
     return bad_request(f"The header '{HEADER}' is wrong. {message}", param, "invalid_header")
+
+
+def function_of(name: str, description: str | None, schema: dict[str, Any] | None) -> Function:
+    """A function as a body describes it. Raises HttpError."""
+    usual = {"type": "object", "properties": {}}
+    try:
+        return Function(name, description, json.dumps(usual if schema is None else schema))
+    except ConfigError as error:
+        raise bad_request(str(error), "tools") from error
+
+
+def use_of(functions: Sequence[Function], choice: str, *, parallel: bool) -> ToolUse | None:
+    """Which functions an answer may call; None where there are none. choice, parallel: see
+    ToolUse. Raises HttpError."""
+    if not functions and choice in ("auto", "none"):
+        return None
+    try:
+        return ToolUse(tuple(functions), choice, parallel)
+    except ConfigError as error:
+        raise bad_request(str(error), "tool_choice") from error
+
+
+def arguments_of(text: str, where: str) -> str:
+    """Arguments of an earlier call, which must be an object. Raises HttpError."""
+    try:
+        is_object = isinstance(json.loads(text or "{}"), dict)
+    except (ValueError, RecursionError):
+        is_object = False
+    if not is_object:
+        raise bad_request(f"{where} must be the JSON text of an object.", where)
+    return text or "{}"
+
+
+def instant(seconds: int) -> str:
+    """Seconds since 1970 as a time with its zone, as Anthropic's API has times."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
+
+
+After = Annotated[str | None, Query(description="The id before the page's first one")]
+Cursor = Annotated[str | None, Query(description="An id of the list; of Anthropic's form")]
+Limit = Annotated[int, Query(ge=1, le=1000, description="Of Anthropic's form")]
+
+
+def page_of(
+    known: Mapping[str, Any], limit: int, after: str | None = None, before: str | None = None
+) -> dict[str, Any]:
+    """Some of a list, in its order, as both APIs have it: `has_more` is in the direction of the
+    page. known: by id. after, before: ids. Raises HttpError for unknown ones, and for both."""
+    ids, name = list(known), before if after is None else after
+    if after is not None and before is not None:
+        raise bad_request("Give after_id or before_id, not both.", "before_id", "invalid_value")
+    if name is not None:
+        if name not in known:
+            param = "before_id" if after is None else "after"
+            raise bad_request(f"There is no '{name}' in this list.", param, "invalid_value")
+        at = ids.index(name)
+        ids = ids[:at] if after is None else ids[at + 1 :]
+    page = ids[-limit:] if before is not None else ids[:limit]
+    return {
+        "data": [known[each] for each in page],
+        "first_id": page[0] if page else None,
+        "last_id": page[-1] if page else None,
+        "has_more": len(ids) > limit,
+    }
