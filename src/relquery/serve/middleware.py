@@ -159,9 +159,9 @@ class _Request:
                 message = await self._receive()
         except TimeoutError:
             # The connection is closed, so that what is left of the body is not waited for either.
-            message = f"The request's body has not come in {patience:g} seconds. Send it in parts."
+            slow = f"The request's body has not come in {patience:g} seconds. Send it in parts."
             close = {"connection": "close"}
-            raise HttpError(408, message, "too_slow", headers=close) from None
+            raise HttpError(408, slow, "too_slow", headers=close) from None
         if message["type"] == "http.disconnect":
             raise ClientGoneError
         self._is_whole = not message.get("more_body", False)
