@@ -23,8 +23,8 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 import relquery.engine.requests.declared as engine
-from relquery.errors import ConfigError, did_you_mean, unknown
-from relquery.serve.errors import HttpError, bad_request, not_supported
+from relquery.errors import did_you_mean, unknown
+from relquery.serve.errors import HttpError, bad_request, not_supported, refusing
 from relquery.tools import Function, ToolUse
 
 Neutral = tuple[Any, ...]
@@ -196,10 +196,8 @@ def declared_by(body: Declared | None, headers: Sequence[str]) -> engine.Declare
                 )
     if body is None and not headers:
         return None
-    try:
+    with refusing(HEADER):
         return engine.Declared(**{"id": None, "rows": None, "deadline": None} | fields)
-    except ConfigError as error:
-        raise bad_request(str(error), HEADER) from error
 
 
 def read_declared(text: str) -> Declared:
@@ -246,10 +244,8 @@ def _wrong(message: str, name: str = "") -> HttpError:
 def function_of(name: str, description: str | None, schema: dict[str, Any] | None) -> Function:
     """A function as a body describes it. Raises HttpError."""
     usual = {"type": "object", "properties": {}}
-    try:
+    with refusing("tools"):
         return Function(name, description, json.dumps(usual if schema is None else schema))
-    except ConfigError as error:
-        raise bad_request(str(error), "tools") from error
 
 
 def use_of(functions: Sequence[Function], choice: str, *, parallel: bool) -> ToolUse | None:
@@ -257,10 +253,8 @@ def use_of(functions: Sequence[Function], choice: str, *, parallel: bool) -> Too
     ToolUse. Raises HttpError."""
     if not functions and choice in ("auto", "none"):
         return None
-    try:
+    with refusing("tool_choice"):
         return ToolUse(tuple(functions), choice, parallel)
-    except ConfigError as error:
-        raise bad_request(str(error), "tool_choice") from error
 
 
 def arguments_of(text: str, where: str) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import errno
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -66,6 +67,15 @@ def bad_request(message: str, param: str | None = None, code: str = "invalid_req
     return HttpError(400, message, code, param)
 
 
+@contextmanager
+def refusing(param: str | None = None) -> Iterator[None]:
+    """A block in which a ConfigError means a request that is wrong. param: see HttpError."""
+    try:
+        yield
+    except ConfigError as error:
+        raise bad_request(str(error), param) from error
+
+
 def not_supported(name: str, instead: str = "") -> HttpError:
     """A field that the server does not support is refused by its name."""
     more = f" {instead}" if instead else " Leave it out."
@@ -120,15 +130,7 @@ _OPENAI_KINDS = {
     404: "not_found_error",
     429: "rate_limit_error",
 }
-_ANTHROPIC_KINDS = {
-    400: "invalid_request_error",
-    401: "authentication_error",
-    403: "permission_error",
-    404: "not_found_error",
-    413: "request_too_large",
-    429: "rate_limit_error",
-    503: "overloaded_error",
-}
+_ANTHROPIC_KINDS = _OPENAI_KINDS | {413: "request_too_large", 503: "overloaded_error"}
 
 
 def openai_body(error: HttpError) -> dict[str, Any]:

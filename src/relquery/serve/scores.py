@@ -23,7 +23,7 @@ from relquery.engine.requests.labels import Normalization
 from relquery.errors import ConfigError
 from relquery.prompt import Answer, Prompt, Role, Sampling, Span
 from relquery.serve.bodies import ANY, Body, Declared, Inner, Label, Positive, example
-from relquery.serve.errors import HttpError, Json, bad_request, not_supported
+from relquery.serve.errors import HttpError, Json, bad_request, not_supported, refusing
 from relquery.serve.openai.choices import finish_of, usage_of
 from relquery.serve.openai.completions import TokenId, raw_prompt
 from relquery.serve.openai.fields import ChatMessage, prompt_of
@@ -58,10 +58,8 @@ async def score(body: ScoreBody, scope: Scope) -> Response:
     prompts: list[Prompt] = [(Span(text),) for text in body.prompts or ()]
     if body.messages is not None:
         prompts = [prompt_of(body.messages)]
-    try:
+    with refusing("labels"):
         sampling = Sampling(labels=tuple(body.labels))
-    except ConfigError as error:
-        raise bad_request(str(error), "labels") from error
     groups = [PromptGroup(prompts, sampling)]
     stream = scope.start(model, groups, body.relquery, scored=body.normalization)
     answers = await stream.answers(scope.receive)
@@ -285,10 +283,9 @@ async def rerank(body: RerankBody, scope: Scope) -> Response:
 def _service(scope: RequestScope, model: str) -> EmbeddingService:
     """Raises HttpError where no encoder is served, or not under this name."""
     found = scope.server.kept(EmbeddingService)
+    message = f"The encoder '{model}' is not served. Served: {found.name}."
     if found.name is None:
         message = "No encoder is served. Start the server with --embedder, e.g. --embedder auto."
-        raise HttpError(404, message, "model_not_found", "model")
     if model != found.name:
-        message = f"The encoder '{model}' is not served. Served: {found.name}."
         raise HttpError(404, message, "model_not_found", "model")
     return found

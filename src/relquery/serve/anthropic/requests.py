@@ -9,11 +9,10 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from relquery.errors import ConfigError
 from relquery.prompt import Prompt, Role, Sampling, Span
 from relquery.serve import bodies
 from relquery.serve.batches.store import Files
-from relquery.serve.errors import bad_request, not_supported
+from relquery.serve.errors import bad_request, not_supported, refusing
 from relquery.tools import Function, ToolCall, ToolResult, Tools, ToolUse
 
 MOST_BREAKPOINTS = 4
@@ -309,7 +308,7 @@ def sampling_of(body: MessageBody) -> Sampling:
     if body.max_tokens == 0 and any(needs.values()):
         name = next(name for name, given in needs.items() if given)
         raise bad_request(f"'{name}' needs an answer; max_tokens is 0.", "max_tokens")
-    try:
+    with refusing():
         return Sampling(
             max_tokens=max(1, body.max_tokens),
             temperature=1.0 if body.temperature is None else body.temperature,
@@ -319,8 +318,6 @@ def sampling_of(body: MessageBody) -> Sampling:
             schema=None if form is None else json.dumps(form.schema_),
             tools=use,
         )
-    except ConfigError as error:
-        raise bad_request(str(error)) from error
 
 
 def prompt_of(

@@ -11,10 +11,9 @@ from llguidance import regex_to_lark
 from llguidance.gbnf_to_lark import any_to_lark
 from pydantic import Field, model_validator
 
-from relquery.errors import ConfigError
 from relquery.prompt import MOST_SCHEMA, Adjustments, Prompt, Role, Sampling, Span
 from relquery.serve import bodies
-from relquery.serve.errors import bad_request, not_supported
+from relquery.serve.errors import bad_request, not_supported, refusing
 from relquery.tools import Function, ToolCall, ToolResult, Tools, ToolUse
 
 SHARED: dict[str, Any] = {
@@ -143,7 +142,7 @@ def samplings(
     seeds = [body.seed]
     if body.seed is not None and temperature and body.choices > 1:
         seeds = [body.seed + choice for choice in range(body.choices)]
-    try:
+    with refusing():
         adjustments = Adjustments(**given) if given else None
         return [
             Sampling(
@@ -159,8 +158,6 @@ def samplings(
             )
             for seed in seeds
         ]
-    except ConfigError as error:
-        raise bad_request(str(error)) from error
 
 
 def format_of(given: Any) -> AnswerForm | None:
