@@ -133,7 +133,7 @@ def test_servers_on_ones_own_machine_need_no_key_and_cost_nothing(
         assert (answer.text, answer.error) == ("yes", None)
         assert server.asked[0]["model"] == "gpt-4o-mini"
         assert spent(load(f"{name}:gpt-4o-mini", base_url=server.url)) is None
-        assert caplog.messages == []
+        assert not [each for each in caplog.records if each.name.startswith("relquery")]
 
 
 def test_azure_gets_the_key_in_its_own_header_and_the_version_in_the_query(
