@@ -80,7 +80,7 @@ def schema_of(sampling: Sampling) -> dict[str, Any] | None:
         return _only_answer({"type": "string", "enum": labels})
     if sampling.schema is None:
         return None
-    schema = _without_far_bounds(closed(sampling.schema))
+    schema: dict[str, Any] = _without_far_bounds(closed(sampling.schema))
     if not is_wrapped(sampling):
         return schema
     shared = {name: schema.pop(name) for name in ("$defs", "definitions") if name in schema}
