@@ -191,7 +191,7 @@ class Asks:
 
     def _question(self, table: pa.Table) -> Question:
         """The call for the inputs of a table."""
-        cells = hidden(self._cells(table), self.task.redact)
+        cells = hidden(self._cells(table), self.task)
         return Question(self.name, self.task, table.num_rows, cells, self.modules)
 
     def _cells(self, table: pa.Table) -> Cells:
