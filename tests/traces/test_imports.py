@@ -12,7 +12,7 @@ import pytest
 from relquery.errors import TableError
 from relquery.traces.imports import import_trace
 from relquery.traces.simulate import approximate_tokens
-from relquery.traces.trace import HashedPrompt, TracedQuery, load, save
+from relquery.traces.trace import TracedQuery, load, save
 from tests.cases import cases
 
 Write = Callable[[str, str], Path]
@@ -30,7 +30,7 @@ def write(tmp_path: Path) -> Write:
 def seen(query: TracedQuery) -> tuple[float, int, int]:
     """When it arrives, and the tokens of its prompt and of its answer."""
     (row,), (answer,) = query.rows, query.outputs
-    tokens = row.tokens if isinstance(row, HashedPrompt) else len(approximate_tokens(row))
+    tokens = query.hashed[0].tokens if query.hashed else len(approximate_tokens(row))
     return round(query.arrival, 6), tokens, answer
 
 
@@ -40,7 +40,7 @@ def test_traces_of_lengths_come_with_their_times_and_prompts_that_share_nothing(
     for name, text, expected in cases(__file__, "lengths"):
         queries = import_trace(write(name, text))
         assert [list(seen(query)) for query in queries] == expected
-        assert len({query.rows for query in queries}) == len(queries)
+        assert len({query.hashed for query in queries}) == len(queries)
         assert {query.output_limit for query in queries} == {max(each[2] for each in expected)}
 
 
@@ -57,9 +57,7 @@ def test_prompts_share_the_blocks_that_mooncakes_trace_says_they_share(
     path = write("day.jsonl", "\n".join(map(json.dumps, MOONCAKE)))
     first, second = import_trace(path)
     assert [seen(query) for query in (first, second)] == [(0.0, 1024, 8), (1.5, 600, 3)]
-    one, other = (
-        each.token_ids for (each,) in (first.rows, second.rows) if isinstance(each, HashedPrompt)
-    )
+    one, other = (query.hashed[0].token_ids for query in (first, second))
     assert one[:512].tolist() == other[:512].tolist()
     assert not {*one[512:].tolist()} & {*other[512:].tolist()}
     save([first, second], tmp_path / "ours.jsonl")

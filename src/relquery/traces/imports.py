@@ -69,8 +69,11 @@ def import_trace(
     for one in asked:
         clock += draw.expovariate(rate)
         arrival = clock if one.arrival is None else one.arrival - begin
-        rows, outputs = (one.prompt,), (one.answer,)
-        queries.append(TracedQuery(arrival, name, path.stem, "", rows, most, outputs))
+        text, hashed = (one.prompt, ()) if isinstance(one.prompt, str) else ("", (one.prompt,))
+        answers = (one.answer,)
+        queries.append(
+            TracedQuery(arrival, name, path.stem, "", (text,), most, answers, hashed=hashed)
+        )
     return sorted(queries, key=lambda query: query.arrival)
 
 

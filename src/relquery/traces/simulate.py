@@ -32,15 +32,16 @@ def requests_of(
     query: TracedQuery, group: int, numbers: Iterator[int], tokenize: Tokenize
 ) -> list[Request]:
     """The requests of a relQuery, with answers of the lengths in the trace."""
+    prompts = [each.token_ids for each in query.hashed] or map(tokenize, query.prompts)
     return [
         Request(
             next(numbers),
-            tokenize(prompt) if isinstance(prompt, str) else prompt.token_ids,
+            tokens,
             query.output_limit,
             rules=Rules(stop=_after(length)),
             group=group,
         )
-        for prompt, length in zip(query.prompts, query.outputs, strict=True)
+        for tokens, length in zip(prompts, query.outputs, strict=True)
     ]
 
 

@@ -52,10 +52,9 @@ class TracedQuery:
     """One relQuery of a trace.
 
     arrival: seconds since the trace began. kind: its type, e.g. "filter". table: the table of its
-    rows. instruction: the beginning of each prompt. rows: how each prompt continues; or prompts
-    whose texts are not known.
+    rows. instruction: the beginning of each prompt. rows: how each prompt continues.
     output_limit: the most tokens of an answer (max_tokens). outputs: the tokens of each answer, for
-    simulation. tenant: the client.
+    simulation. tenant: the client. hashed: of each row, if the texts are not known; rows are empty.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(strict=True, extra="forbid")
@@ -64,12 +63,18 @@ class TracedQuery:
     kind: str
     table: str
     instruction: str
-    rows: tuple[str | HashedPrompt, ...]
+    rows: tuple[str, ...]
     output_limit: int
     outputs: tuple[int, ...]
     tenant: str = ""
+    hashed: tuple[HashedPrompt, ...] = ()
 
     def __post_init__(self) -> None:
+        if self.hashed and len(self.hashed) != len(self.rows):
+            raise TableError(
+                f"There are {len(self.rows)} rows, but {len(self.hashed)} hashed prompts; the "
+                "numbers must be equal."
+            )
         if len(self.rows) != len(self.outputs):
             raise TableError(
                 f"There are {len(self.rows)} rows, but {len(self.outputs)} output lengths; the "
@@ -81,9 +86,9 @@ class TracedQuery:
             raise TableError(f"`arrival` is {self.arrival}; it must be finite and not negative.")
 
     @property
-    def prompts(self) -> Iterator[str | HashedPrompt]:
+    def prompts(self) -> Iterator[str]:
         """The prompts, row by row."""
-        return (self.instruction + row if isinstance(row, str) else row for row in self.rows)
+        return (self.instruction + row for row in self.rows)
 
 
 def save(queries: Iterable[TracedQuery], path: Path) -> None:

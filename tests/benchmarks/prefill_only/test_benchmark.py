@@ -252,7 +252,7 @@ def test_scheduling_is_timed_with_prompts_of_one_relquery_and_of_many() -> None:
     for rows in by_kind.values():
         assert [row.policy for row in rows] == list(scheduling.QUEUED)
     slowest = max(rows[-1].mean for rows in by_kind.values())
-    assert scheduling.figure(by_kind).value == slowest
+    assert next(scheduling.figures(by_kind)).value == slowest
 
 
 def test_a_scale_is_that_of_both_workloads() -> None:
