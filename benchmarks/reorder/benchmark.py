@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from benchmarks.harness import Benchmark, Figure, Say, Settings, document
+from benchmarks.reorder import cached
 from benchmarks.reorder import growth as growing
 from benchmarks.reorder.document import Results, write
 from benchmarks.reorder.growth import Growth
@@ -17,6 +18,8 @@ from benchmarks.reorder.tokens import llama3
 QUICK_ROWS = 500
 QUICK_HUNDRED = "movies"  # proving its optimum takes a second
 SIZES, QUICK_SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000), (1_000, 2_000, 4_000)
+CACHED = ("beer", "contributions", "squad")
+CACHED_ROWS, QUICK_CACHED_ROWS = 2_000, 40
 BILLED_ROWS, QUICK_BILLED_ROWS = 1_000, 50
 QUICK_PRICES = ("gpt-4o-mini", "claude-3-5-sonnet")
 TOKENIZER = "tokenizers/llama3_tokenizer.model"
@@ -26,7 +29,7 @@ GIB = 2**30
 def run(settings: Settings, say: Say) -> Iterator[Figure]:
     """All figures of the benchmark; writes its document last."""
     results = Results()
-    for part in (_hit_rates, _optimum, _growth, _bills):
+    for part in (_hit_rates, _caches, _optimum, _growth, _bills):
         for figure in part(settings, say, results):
             results.figures.append(figure)
             yield figure
@@ -74,6 +77,23 @@ def _hit_figures(table: RealTable, reached: list[Reached], quick: bool) -> Itera
         yield Figure(f"{table.name}_hit_rate", ours.hit_rate, table.goal, note=note)
     note = f"the whole call; solving alone {ours.seconds:.3f} s"
     yield Figure(f"{table.name}_seconds", ours.wall, 1.0, at_least=False, note=note)
+
+
+def _caches(settings: Settings, say: Say, results: Results) -> Iterator[Figure]:
+    results.cached_rows = QUICK_CACHED_ROWS if settings.quick else CACHED_ROWS
+    for table in TABLES:
+        rows = read(table, settings.data) if table.name in CACHED else None
+        if rows is not None:
+            for each in cached.measure(table, rows.slice(0, results.cached_rows)):
+                results.cached.append(each)
+                say(str(each))
+    found = results.cached
+    ahead = [100 * each.ahead for each in found]
+    note = f"points that tree for a cache is above the best of others, least of {len(found)}"
+    yield Figure("bounded_cache_ahead", min(ahead, default=None), 0.0, note=note)
+    below = [100 * (each.rates["tree"] - each.rates[cached.BOUNDED]) for each in found]
+    note = "points by which it hits less than tree for a cache without a bound, at most"
+    yield Figure("bounded_cache_below", max(below, default=None), 0.0, at_least=False, note=note)
 
 
 def _optimum(settings: Settings, say: Say, results: Results) -> Iterator[Figure]:

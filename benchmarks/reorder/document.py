@@ -10,6 +10,7 @@ from typing import Any
 
 from benchmarks.harness import Figure, Say
 from benchmarks.markdown import draw, figures, head, table
+from benchmarks.reorder.cached import BOUNDED, Cached
 from benchmarks.reorder.growth import Growth
 from benchmarks.reorder.hits import METHODS, Reached
 from benchmarks.reorder.optimum import SOLVERS, Hundred, Small
@@ -29,6 +30,7 @@ class Results:
     """The results of a run, filled in as they are measured.
 
     reached: per table, a measurement per method. real_tokens: whether bills count a model's tokens.
+    cached_rows: of each table served from caches.
     billed_rows: number of rows billed per table.
     """
 
@@ -38,6 +40,8 @@ class Results:
     hundred: list[Hundred] = field(default_factory=list)
     growth: list[Growth] = field(default_factory=list)
     bills: list[Bills] = field(default_factory=list)
+    cached: list[Cached] = field(default_factory=list)
+    cached_rows: int = 0
     real_tokens: bool = False
     billed_rows: int = 0
 
@@ -57,6 +61,7 @@ def render(results: Results, run: dict[str, Any], seed: int, drawn: bool) -> str
         _head(run, seed),
         figures(run),
         _hit_rates(results, drawn),
+        _caches(results),
         _optimum(results),
         _growth(results, drawn),
         _estimates(results),
@@ -85,6 +90,24 @@ def _hit_rates(results: Results, drawn: bool) -> Iterator[str]:
             )
             for table in TABLES
             if table.name in results.reached
+        ],
+    )
+
+
+def _caches(results: Results) -> Iterator[str]:
+    yield WORDS.block("caches", rows=results.cached_rows)
+    yield from table(
+        ("table", "cache", "block", "at once", *METHODS, BOUNDED, "bound"),
+        [
+            (
+                each.table,
+                f"{each.cache:,}",
+                f"{each.block}",
+                f"{each.running}",
+                *(f"{rate:.1%}" for rate in each.rates.values()),
+                f"{each.bound:.1%}",
+            )
+            for each in results.cached
         ],
     )
 

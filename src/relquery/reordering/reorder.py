@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from numbers import Real
 from operator import index
@@ -161,12 +162,21 @@ def _search(
 ) -> list[Sent]:
     """The best schedule that `tree` finds and, for a small table, a polished one.
 
-    polishing: seconds for polishing.
+    For a bounded cache also what would be best in one without a bound, so that the result is never
+    below it. polishing: seconds for polishing.
     """
-    found = tree(items, problem, meter.weighting.objective, seconds)
-    best = meter.best([_by_position(*each) for each in found])
-    if meter.prices or items.slots.size > MOST_CELLS_POLISHED:
+    found = [
+        _by_position(*each) for each in tree(items, problem, meter.weighting.objective, seconds)
+    ]
+    best = meter.best(found)
+    if meter.weighting.price is not None:
         return [best]
+    kept = [best]
+    if meter.cache_tokens is not None:
+        best = replace(meter, cache_tokens=None).best(found)
+        kept.append(best)
+    if items.slots.size > MOST_CELLS_POLISHED:
+        return kept
     task = partial(
         polish,
         items.slots,
@@ -177,7 +187,7 @@ def _search(
         problem.stopped,
     )
     (better,) = side_by_side([task], problem.stopped, items.slots.size)
-    return [best] if better is None else [best, _by_position(*better)]
+    return kept if better is None else [*kept, _by_position(*better)]
 
 
 def _by_position(rows: Int64s, by_row: Int32s) -> tuple[Int64s, Fields]:

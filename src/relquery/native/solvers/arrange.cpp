@@ -221,6 +221,7 @@ void bind_trie(nb::module_& module) {
         .def("arrange", arrange, nb::arg("rank"), nb::arg("shared"), nb::arg("least"),
              nb::arg("column"), nb::arg("items"))
         .def("structure", &Arrangement::structure)
+        .def("worth", &Arrangement::worth)
         .def_prop_ro("steps", &Arrangement::steps);
 }
 

@@ -97,18 +97,33 @@ bool LocalSearch::is_group(int64_t node, std::span<const int64_t> rows) const {
                        [&](int64_t row) { return nodes_[leaf_[row]].parent == node; });
 }
 
+int64_t LocalSearch::worth() const {
+    int64_t total = 0;
+    for (int64_t leaf : leaf_)
+        if (leaf != NONE) total += hit_of(nodes_[leaf].parent);
+    for (size_t node = 1; node < nodes_.size(); ++node)
+        if (nodes_[node].children > 0) total -= weight_of(static_cast<int64_t>(node));
+    return total;
+}
+
+/// The weight of a node's label.
+int64_t LocalSearch::weight_of(int64_t node) const {
+    int64_t weight = 0;
+    for (int64_t k = nodes_[node].begin; k < nodes_[node].end; ++k)
+        weight += weights_[label(node)[k]];
+    return weight;
+}
+
 /// The weight of the path from the root down to a node.
 int64_t LocalSearch::hit_of(int64_t node) const {
     int64_t hit = 0;
-    for (; node != ROOT; node = nodes_[node].parent)
-        for (int64_t k = nodes_[node].begin; k < nodes_[node].end; ++k)
-            hit += weights_[label(node)[k]];
+    for (; node != ROOT; node = nodes_[node].parent) hit += weight_of(node);
     return hit;
 }
 
 /// Where a row hits most, except below a node, as found within `most` steps.
 LocalSearch::Place LocalSearch::find(int64_t row, int64_t except, int64_t most) {
-    const int64_t number = ++number_;
+    const int32_t number = ++number_;
     if (except != NONE) seen_[except] = number;
     for (int64_t slot = 0; slot < slots_; ++slot) in_row_[item(slot, row)] = number;
     Place best{ROOT, 0, true};
@@ -184,7 +199,7 @@ std::pair<int64_t, int64_t> LocalSearch::take_out(int64_t row) {
     int64_t node = nodes_[leaf].parent;
     const int64_t hit = hit_of(node);
     --nodes_[node].children;
-    nodes_[node].only ^= leaf;
+    nodes_[node].only ^= int32_t(leaf);
     release(leaf);
     leaf_[row] = NONE;
     if (node != ROOT && nodes_[node].children == 1) {
@@ -192,7 +207,7 @@ std::pair<int64_t, int64_t> LocalSearch::take_out(int64_t row) {
         std::copy(label(node) + begin, label(node) + end, label(child) + begin);
         nodes_[child].begin = begin;
         nodes_[child].parent = parent;
-        nodes_[parent].only ^= node ^ child;
+        nodes_[parent].only ^= int32_t(node) ^ child;
         release(node);
         enter(child);
         node = child;

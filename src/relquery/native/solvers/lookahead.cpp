@@ -59,9 +59,7 @@ public:
           objective_(objective),
           reach_(reach),
           segment_(problem),
-          seen_(problem.weights.size()),
-          tally_(problem.weights.size()),
-          place_(problem.weights.size()),
+          marks_(problem.weights.size()),
           rows_(reach.depth + 1, std::vector<int64_t>(problem.rows())),
           starts_(reach.depth + 1, std::vector<int64_t>(problem.rows() + 1)),
           order(problem.rows()),
@@ -116,10 +114,14 @@ private:
     const Objective objective_;
     const Reach reach_;
     Segment segment_;
-    int64_t stamp_ = 0;          // counts up, so that `seen_` does not have to be cleared
-    std::vector<int64_t> seen_;  // per item
-    std::vector<int32_t> tally_,
-        place_;                   // per item: rows that have it, its number among those seen
+    /// What is noted of an item while rows are gone through: with the stamp of that, its rows, or
+    /// its number among the items seen.
+    struct Mark {
+        uint32_t stamp = 0;
+        int32_t number = 0;
+    };
+    uint32_t stamp_ = 0;  // counts up, so that marks do not have to be cleared
+    std::vector<Mark> marks_;
     std::vector<int32_t> found_;  // items seen
     std::vector<std::vector<int64_t>> rows_, starts_;  // per depth: rows by group, where they start
     int64_t visits_ = 0;                               // cells looked at, a measure of time
@@ -152,18 +154,17 @@ private:
             found_.clear();
             for (int64_t row : rows) {
                 const int32_t item = problem_.item(of[k], row);
-                if (seen_[item] == stamp_) {
-                    ++tally_[item];
+                if (Mark& mark = marks_[item]; mark.stamp == stamp_) {
+                    ++mark.number;
                 } else {
-                    seen_[item] = stamp_;
-                    tally_[item] = 1;
+                    mark = {stamp_, 1};
                     found_.push_back(item);
                 }
             }
             for (int32_t item : found_)
-                if (tally_[item] > 1)
-                    gains.gain[k] += objective_.worth(begin, begin + double(problem_.weights[item]),
-                                                      tally_[item]);
+                if (const int32_t count = marks_[item].number; count > 1)
+                    gains.gain[k] +=
+                        objective_.worth(begin, begin + double(problem_.weights[item]), count);
             gains.distinct[k] = static_cast<int64_t>(found_.size());
         }
         return gains;
@@ -192,18 +193,17 @@ private:
         auto &out = rows_[depth], &starts = starts_[depth];
         int32_t groups = 0;
         for (int64_t row : rows) {
-            const int32_t item = problem_.item(slot, row);
-            if (seen_[item] != stamp_) {
-                seen_[item] = stamp_;
-                place_[item] = groups;
+            Mark& mark = marks_[problem_.item(slot, row)];
+            if (mark.stamp != stamp_) {
+                mark = {stamp_, groups};
                 starts[groups++] = 0;
             }
-            ++starts[place_[item]];
+            ++starts[mark.number];
         }
         int64_t total = 0;
         for (int32_t group = 0; group < groups; ++group)
             total += std::exchange(starts[group], total);
-        for (int64_t row : rows) out[starts[place_[problem_.item(slot, row)]]++] = row;
+        for (int64_t row : rows) out[starts[marks_[problem_.item(slot, row)].number]++] = row;
         std::copy_backward(starts.begin(), starts.begin() + groups, starts.begin() + groups + 1);
         starts[0] = 0;
         return groups;

@@ -49,19 +49,19 @@ int64_t Trie::cut(int64_t node, int64_t middle) {
     free_.pop_back();
     Node &lower = nodes_[node], &parent = nodes_[lower.parent];
     std::copy(label(node) + lower.begin, label(node) + middle, label(upper) + lower.begin);
-    nodes_[upper] = {lower.parent, 1, node, lower.begin, middle};
-    parent.only ^= node ^ upper;
-    lower.parent = upper;
-    lower.begin = middle;
+    nodes_[upper] = {lower.parent, 1, int32_t(node), lower.begin, int32_t(middle)};
+    parent.only ^= int32_t(node ^ upper);
+    lower.parent = int32_t(upper);
+    lower.begin = int32_t(middle);
     return upper;
 }
 
 int64_t Trie::add_leaf(int64_t parent, int64_t row) {
     const int64_t leaf = free_.back();
     free_.pop_back();
-    nodes_[leaf] = {parent, 0, 0, nodes_[parent].end, slots_};
+    nodes_[leaf] = {int32_t(parent), 0, 0, nodes_[parent].end, int32_t(slots_)};
     ++nodes_[parent].children;
-    nodes_[parent].only ^= leaf;
+    nodes_[parent].only ^= int32_t(leaf);
     return leaf_[row] = leaf;
 }
 

@@ -16,14 +16,14 @@ namespace relquery {
 /// the label. This is the prefix hit count of its rows sent in depth-first order.
 class Trie {
 public:
-    static constexpr int64_t ROOT = 0, NONE = -1;
+    static constexpr int32_t ROOT = 0, NONE = -1;
 
     /// A leaf represents one row. begin, end: items of the path before and up to the node.
     struct Node {
-        int64_t parent = NONE;  // for the root and for free nodes
-        int64_t children = 0;
-        int64_t only = 0;  // the exclusive or of its children: the child itself if there is one
-        int64_t begin = 0, end = 0;
+        int32_t parent = NONE;  // for the root and for free nodes
+        int32_t children = 0;
+        int32_t only = 0;  // the exclusive or of its children: the child itself if there is one
+        int32_t begin = 0, end = 0;
     };
 
     /// An empty trie with space for all rows. items: (slots, rows).
@@ -104,6 +104,9 @@ public:
 
     int64_t steps() const { return steps_; }
 
+    /// The worth of the trie.
+    int64_t worth() const;
+
 private:
     static constexpr int64_t NO_LIMIT = int64_t{1} << 61;
 
@@ -115,16 +118,17 @@ private:
     };
 
     std::vector<int64_t> weights_;
-    std::vector<int64_t> in_row_;  // per item, the number of the search whose row has it
-    std::vector<int64_t> seen_;    // the same for nodes compared
+    std::vector<int32_t> in_row_;  // per item, the number of the search whose row has it
+    std::vector<int32_t> seen_;    // the same for nodes compared
     std::vector<char> settled_;    // first rows of groups that gained nothing when broken up
     std::vector<std::pair<int64_t, int64_t>> todo_;  // nodes, and the hit down to them
-    int64_t number_ = 0;                             // of the search
+    int32_t number_ = 0;                             // of the search
     int64_t steps_ = 0;
 
     Place find(int64_t row, int64_t except, int64_t most = NO_LIMIT);
     std::pair<int64_t, bool> overlap(int64_t node);
     int64_t hit_of(int64_t node) const;
+    int64_t weight_of(int64_t node) const;
     void put_in(int64_t row, const Place& place);
     std::pair<int64_t, int64_t> take_out(int64_t row);
     bool is_group(int64_t node, std::span<const int64_t> rows) const;

@@ -2,9 +2,9 @@
 
 There are three ways to start: choose columns and values by lookahead, one segment at a time
 (native/solvers/lookahead.cpp); take groups of equal values, best first (ggr.py, without early
-stopping); and insert rows one by one where they hit most (native/solvers/trie.hpp). Each result is
-then improved by moving rows, singly and in small groups, until little is gained or the time is up.
-Lookahead finds what is good for a whole table; the others find what few rows share.
+stopping); and insert rows one by one where they hit most (native/solvers/trie.hpp). The two best
+results are then improved by moving rows, singly and in small groups, until little is gained or the
+time is up. Lookahead finds what is good for a whole table; the others find what few rows share.
 
 The time limit is converted to a number of steps before anything runs, so that the same table gives
 the same schedule on every machine.
@@ -12,7 +12,7 @@ the same schedule on every machine.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
@@ -52,7 +52,14 @@ MOST_CELLS_INSERTED = 5e6  # a larger table is not built up row by row
 LEAST_GAIN = 3e-5  # share of all weight below which another pass is not worth its time
 
 
-Start = Callable[[], Order]
+IMPROVED = 2  # of the results of a search that are improved
+
+
+class Started(NamedTuple):
+    """A schedule as a trie, and the steps for improving it."""
+
+    trie: Trie
+    steps: int
 
 
 def tree(items: Items, problem: Problem, objective: Objective, seconds: float) -> list[Order]:
@@ -67,10 +74,16 @@ def tree(items: Items, problem: Problem, objective: Objective, seconds: float) -
     searches = [_Search(fewer, texts, smaller, objective, seconds)]
     if not is_plain(objective):  # far from a threshold, only tokens show which choice leads to it
         searches.append(_Search(fewer, texts, smaller, Objective(), seconds))
-    starts = [partial(_expanded, start, twins) for search in searches for start in search.starts]
-    starts += [partial(fixed, problem), partial(as_in_paper, problem, items)]
-    starts.append(partial(original, problem))
-    return side_by_side(starts, problem.stopped, items.slots.size)
+    cells = items.slots.size
+    starts = [partial(start, search) for search in searches for start in search.starts]
+    started = iter(side_by_side(starts, problem.stopped, cells))
+    ends: list[Callable[[], Order]] = []
+    for search in searches:
+        best = search.best([next(started) for _ in search.starts])
+        ends += [partial(_expanded, partial(search.climb, each), twins) for each in best]
+    ends += [partial(fixed, problem), partial(as_in_paper, problem, items)]
+    ends.append(partial(original, problem))
+    return side_by_side(ends, problem.stopped, cells)
 
 
 def _merged(items: Items, problem: Problem, twins: Twins) -> tuple[Items, Problem]:
@@ -93,16 +106,9 @@ def _merged(items: Items, problem: Problem, twins: Twins) -> tuple[Items, Proble
     return fewer, smaller._replace(stopped=problem.stopped)
 
 
-def _expanded(start: Start, twins: Twins) -> Order:
-    rows, fields = start()
+def _expanded(find: Callable[[], Order], twins: Twins) -> Order:
+    rows, fields = find()
     return rows, twins.expand(fields) if twins.any else fields
-
-
-def _worth(items: Items, problem: Problem, objective: Objective, order: Order) -> float:
-    same = items.same[items.slots]
-    rows, fields = order
-    sent = np.ascontiguousarray(fields[rows])
-    return _native.total_worth(objective, problem.weights, same, rows, sent)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -116,21 +122,32 @@ class _Search:
     seconds: float
 
     @property
-    def starts(self) -> list[Start]:
+    def starts(self) -> tuple[Callable[[_Search], Started], ...]:
         """The ways to start, longest-running first."""
         if self.problem.items.size > MOST_CELLS_INSERTED:
-            return [self.from_lookahead, self.from_groups]
-        return [self.from_lookahead, self.from_groups, self.from_rows]
+            return _Search.from_lookahead, _Search.from_groups
+        return _Search.from_lookahead, _Search.from_groups, _Search.from_rows
 
-    def from_lookahead(self) -> Order:
+    @property
+    def is_small(self) -> bool:
+        """Whether there is time for all of it."""
+        return bool(self.problem.items.shape[1] <= MOST_ROWS_SHUFFLED)
+
+    def best(self, started: Sequence[Started]) -> list[Started]:
+        """Those that are improved: all for a small table, else those worth the most."""
+        if self.is_small:
+            return list(started)
+        return sorted(started, key=lambda each: -each.trie.worth())[:IMPROVED]
+
+    def from_lookahead(self) -> Started:
         """Columns and values by lookahead, which gets half of the time."""
         reach = reach_within(self.problem, self._count(VISITS_PER_SECOND) / 2)
         reach = reach._replace(visits=self._count_to_start(VISITS_PER_SECOND))
         trie = self._new()
         trie.plant(*look_ahead(self.problem, self.objective, reach))
-        return self._climb(trie, self._count(STEPS_PER_SECOND) // 2)
+        return Started(trie, self._count(STEPS_PER_SECOND) // 2)
 
-    def from_groups(self) -> Order:
+    def from_groups(self) -> Started:
         """Algorithm 1 of paper 000, without early stopping."""
         most = self._count_to_start(COUNTS_PER_SECOND)
         order, fields = ggr(self.problem, GroupLimits(NO_LIMIT, NO_LIMIT, 0), most)
@@ -138,25 +155,31 @@ class _Search:
         slots = slot_of[fields, np.arange(len(fields))[:, None]]
         trie = self._new()
         trie.plant(order, slots, self.problem.items)
-        return self._climb(trie, self._count(STEPS_PER_SECOND))
+        return Started(trie, self._count(STEPS_PER_SECOND))
 
-    def from_rows(self) -> Order:
-        """Rows inserted in their order, then in random orders while steps are left."""
+    def from_rows(self) -> Started:
+        """Rows inserted in their order. Of a small table in random orders, too, each improved while
+        steps are left."""
         shuffle = np.random.default_rng(0)
         order = np.arange(self.problem.items.shape[1])
         steps = self._count(STEPS_PER_SECOND)
-        most = self._count_to_start(STEPS_PER_SECOND / 2)
-        schedules = []
-        for _ in range(MOST_STARTS if len(order) <= MOST_ROWS_SHUFFLED else 1):
-            trie = self._new()
-            trie.insert_all(order, most)
-            schedules.append(self._climb(trie, steps))
-            steps -= trie.steps + STEPS_PER_START
-            if steps <= 0:
-                break
+        found = [self._inserted(order, steps)]
+        while self.is_small and steps > 0 and len(found) <= MOST_STARTS:
+            self._improve(found[-1])
+            steps -= found[-1].trie.steps + STEPS_PER_START
             order = shuffle.permutation(order)
-        worth = partial(_worth, self.items, self.problem, self.objective)
-        return max(schedules, key=worth)
+            found.append(self._inserted(order, steps))
+        return max(found, key=lambda each: each.trie.worth())
+
+    def _inserted(self, order: Int64s, steps: int) -> Started:
+        trie = self._new()
+        trie.insert_all(order, self._count_to_start(STEPS_PER_SECOND / 2))
+        return Started(trie, steps)
+
+    def climb(self, started: Started) -> Order:
+        """The schedule, improved."""
+        self._improve(started)
+        return arrange(started.trie, self.texts, self.items.slots, self.problem.stopped)
 
     def _count(self, per_second: float) -> int:
         slots, rows = self.problem.items.shape
@@ -172,9 +195,9 @@ class _Search:
     def _new(self) -> Trie:
         return Trie(self.problem.items, self.problem.weights, self.problem.stopped)
 
-    def _climb(self, trie: Trie, steps: int) -> Order:
+    def _improve(self, started: Started) -> None:
         """Move rows, one by one and in small groups, until little is gained or the time is up."""
-        problem = self.problem
+        (trie, steps), problem = started, self.problem
         least = LEAST_GAIN * float(problem.weights[problem.items].sum())
         stop = trie.steps + steps
         gained = least + 1
@@ -182,7 +205,6 @@ class _Search:
             go_on(problem.stopped)
             gained = trie.break_groups(stop - trie.steps)
             gained += trie.move_rows(stop - trie.steps)
-        return arrange(trie, self.texts, self.items.slots, problem.stopped)
 
 
 class Texts(NamedTuple):
