@@ -42,6 +42,7 @@ def main(url: str, folder: str, *more: str) -> None:
         ledger=folder,
         concurrency=4,
         partitions=4,
+        form="json",
     ) as con:
         found = con.sql("SELECT id, text, LLM('up', text) AS u FROM texts").collect()
         right = sum(row.u == row.text.upper() for row in found)

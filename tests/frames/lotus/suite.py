@@ -15,8 +15,10 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from math import log
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -52,12 +54,13 @@ YES = (
 )  # fmt: skip
 # What a prompt says, and what is answered.
 SAYS = (
-    (r"always give a score of 1", "1"),
+    (r"(?i)always give a score of 1", "1"),
     (r"lowercase(?s:.*)Berkeley", "ca"), (r"lowercase(?s:.*)Carnegie", "pa"),
     (r"[Ss]tate(?s:.*)Given(?s:.*)Berkeley", "CA"), (r"State(?s:.*)Carnegie", "PA"),
     (r"state (?s:.*)Carnegie", "PA"), (r"most common name", "John"), (r"100 word", "x " * 100),
     (r"comma separated(?s:.*)(Anakin|Luke)", "Anakin, Luke"),
     (r"comma separated", "Michael, Dwight"),
+    (r"Summarize(?s:.*)Anakin", "Anakin, Luke"), (r"Summarize(?s:.*)Dwight", "Michael, Dwight"),
     (r"Rate the", "7"), (r"color", "blue"), (r"brief summary|Summarize", "a summary of all of it"),
 )  # fmt: skip
 # Properties of a schema, and where their values are in a text.
@@ -71,7 +74,8 @@ FINDS = (
 TOPICS = (
     r"cook|culinary|cuisine|food|gourmet",
     r"probab|statist|math|optimi|algebra|geometry|linear|riemann",
-    r"circuit|architecture|program|algorithm|data struct|computer", r"history|art|atlantic",
+    r"circuit|architecture|program|algorithm|data struct|computer", r"\b(history|art|atlantic)\b",
+    *[r"probab|statist|data|circuit|architecture|algorithm|algebra"] * 3,
     r"harry|potter", r"advanced", r"\bprogramming", r"data structures|algorithms", r"optimizat",
 )  # fmt: skip
 
@@ -135,6 +139,9 @@ def _found(properties: Mapping[str, Any], text: str) -> dict[str, Any]:
         if "boolean" in json.dumps(kind):
             values[name] = _is_true(text)
             continue
+        if "integer" in json.dumps(kind):
+            values[name] = 2 if "Supervised" in cells else 1
+            continue
         where = next((one for asks, one in FINDS if re.search(asks, name)), r"()")
         found = re.search(where, cells)
         values[name] = found[1] if found and found[1] else "as the text says"
@@ -176,6 +183,14 @@ def stand_ins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+def without_litellm() -> None:
+    """Let tests import LiteLLM, which LOTUS asks, where it is not installed. It answers nothing."""
+    if find_spec("litellm") is None:
+        stub = ModuleType("litellm")
+        vars(stub)["completion"] = lambda **_: None
+        sys.modules["litellm"] = stub
+
+
 _COUNTS: dict[str, Counter[str]] = {}
 
 
@@ -197,10 +212,8 @@ def pytest_terminal_summary() -> None:
 
 def copied(folder: Path, to: Path) -> None:
     """Copy LOTUS's tests with the import changed."""
-    for name in ("tests", ".github/tests"):
-        shutil.copytree(
-            folder / name, to / name.removeprefix(".github/").replace("tests", name[1:4])
-        )
+    shutil.copytree(folder / "tests", to / "unit")
+    shutil.copytree(folder / ".github" / "tests", to / "models")
     for path in to.rglob("*.py"):
         text = path.read_text(encoding="utf-8")
         text = re.sub(r"^(\s*)import lotus$", rf"\1import {PACKAGE} as lotus", text, flags=re.M)
@@ -217,6 +230,7 @@ def main(folder: str, *more: str) -> int:
     with tempfile.TemporaryDirectory() as place:
         copied(Path(folder), Path(place))
         sys.path.insert(0, place)
+        without_litellm()
         files = sorted(str(path) for path in Path(place).rglob("*test*.py"))
         options = ["-p", __spec__.name, "-p", "no:cacheprovider", "-q", "--tb=no", "-o", "addopts="]
         options += ["--rootdir", place, "-W", "ignore", "--continue-on-collection-errors"]

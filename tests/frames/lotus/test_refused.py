@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from pydantic import BaseModel
 
 from relquery.backends.base import Answers, Backend
 from relquery.connection import Connection, connect
@@ -43,7 +44,7 @@ def opened(con: Connection, monkeypatch: pytest.MonkeyPatch) -> list[object]:
 
 
 def test_names_and_modules_of_lotus_import_and_are_refused_when_they_are_used() -> None:
-    assert {"LazyFrame", "Corpus", "web_search", "web_extract"} <= set(NAMES)
+    assert {"Optimizer", "Corpus", "web_search", "web_extract"} <= set(NAMES)
     for name in NAMES:
         with pytest.raises(ConfigError, match=f"^{name} is not supported"):
             getattr(lotus, name)()
@@ -221,7 +222,13 @@ def test_a_model_reasons_before_it_answers_and_may_tell_why() -> None:
 def test_judges_are_maps_and_classes() -> None:
     texts: Any = pd.DataFrame({"a": ["long answer", "no"], "b": ["no", "long answer"]})
 
+    class Score(BaseModel):
+        score: int
+        why: str
+
     def judge(query: str, fields: Any) -> str:
+        if "Answer in JSON" in query:
+            return json.dumps({"score": len(fields["a"]), "why": "long"})
         if "better" not in query:
             return "7"
         first, second = fields.values()
@@ -231,5 +238,23 @@ def test_judges_are_maps_and_classes() -> None:
         assert texts.llm_as_judge("Rate {a}", n_trials=2)["_judge_1"].tolist() == ["7", "7"]
         found = texts.pairwise_judge("a", "b", "Compare {a} and {b}", n_trials=2, permute_cols=True)
         assert found["_judge_0"].tolist() == ["A", "B"]
-        with pytest.raises(ConfigError, match="llm_as_judge was given response_format"):
+        found = texts.llm_as_judge("Rate {a}", response_format=Score)["_judge_0"]
+        assert found.tolist() == [Score(score=11, why="long"), Score(score=2, why="long")]
+        with pytest.raises(ConfigError, match="a class of pydantic"):
             texts.llm_as_judge("Rate {a}", response_format=int)
+
+
+def test_a_lazy_frame_makes_its_calls_when_it_is_executed(con: Connection) -> None:
+    other = lotus.LazyFrame()
+    left = lotus.LazyFrame(df=TABLE).sem_map("Say {t}").filter(lambda table: table["t"] > "B")
+    whole = left.merge(other, on="t")["u"].to_list()
+    with lotus.settings.context(lm=LM(model=con)):
+        given = {other: TABLE.assign(u=[1, 2])}
+        assert whole.execute(given) == [2]
+        pair = lotus.LazyFrame.concat([left, other], axis=1).execute(given)
+        assert list(pair.columns) == ["t", "_map", "t", "u"]
+    with pytest.raises(ConfigError, match="has no rows"):
+        other.head(1).execute()
+    with pytest.raises(ConfigError, match="optimize of a LazyFrame is not supported"):
+        left.optimize([])
+    assert not hasattr(left, "sum_up")

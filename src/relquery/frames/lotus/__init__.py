@@ -17,12 +17,13 @@ from relquery.frames.lotus.refused import refuse_imports, refused_name
 
 try:
     from relquery.frames.lotus import cache, models, types, vector_store
+    from relquery.frames.lotus.lazyframe import LazyFrame
     from relquery.frames.lotus.settings import SHARED
     from relquery.frames.lotus.verbs import register
 except ImportError as error:
     raise MissingExtraError("relquery.frames.lotus", "pandas") from error
 
-__all__ = ["cache", "logger", "models", "settings", "types", "vector_store"]
+__all__ = ["LazyFrame", "cache", "logger", "models", "settings", "types", "vector_store"]
 
 logger = logging.getLogger("relquery")
 settings = SHARED  # in place of the module, as in LOTUS

@@ -96,7 +96,6 @@ PACKAGE = "relquery.frames.lotus"
 _PAGES = "Fetch the pages first, and use a DataFrame of them."
 _LAZY = "A frame of relquery is lazy: rq.frame(df, con).sem_filter(...).collect()."
 NAMES = {
-    "LazyFrame": _LAZY,
     "Optimizer": _LAZY,
     "Corpus": "Use a table, or passages(...) in SQL.",
     "web_search": _PAGES,

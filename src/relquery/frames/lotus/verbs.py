@@ -487,20 +487,44 @@ def _indexed(table: pd.DataFrame, col_name: str, index_dir: str) -> pd.DataFrame
 def llm_as_judge(
     table: pd.DataFrame,
     judge_instruction: str,
-    response_format: object = None,
+    response_format: Any = None,
     n_trials: int = 1,
     system_prompt: str | None = None,
     suffix: str = "_judge",
     **more: Any,
 ) -> pd.DataFrame:
-    """What the model says of each row, as often as there are trials: `sem_map` by another name."""
-    check_supported({"response_format": response_format}, "llm_as_judge")
+    """What the model says of each row, as often as there are trials: `sem_map` by another name.
+
+    response_format: a class of pydantic with plain fields, of which each judgement is an object.
+    """
     given = {"system_prompt": system_prompt, **more}
     for trial in range(n_trials):
-        seed = {"seed": trial} if trial else {}
-        named = {**given, **seed, "suffix": f"{suffix}_{trial}"}
-        table = _now(sem_map)(table, judge_instruction, **named)
+        seed, output = {"seed": trial} if trial else {}, f"{suffix}_{trial}"
+        if response_format is None:
+            named = {**given, **seed, "suffix": output}
+            table = _now(sem_map)(table, judge_instruction, **named)
+            continue
+        text = asked(judge_instruction, "llm_as_judge", None, system_prompt)
+        options = _options(more, "sem_map") | seed
+        table = table.assign(**{output: _objects(table, text, response_format, options)})
     return table
+
+
+_KINDS: dict[object, str] = {int: "BIGINT", float: "DOUBLE", bool: "BOOLEAN", str: "VARCHAR"}
+
+
+def _objects(table: pd.DataFrame, text: str, kind: Any, options: Mapping[str, Any]) -> list[object]:
+    """An answer for each row as an object of a class of pydantic. Raises ConfigError."""
+    fields = getattr(kind, "model_fields", {})
+    if not fields or any(one.annotation not in _KINDS for one in fields.values()):
+        raise ConfigError(
+            f"response_format is {kind!r}; it must be a class of pydantic whose fields are int, "
+            "float, bool or str."
+        )
+    names = {name: free(name, table) for name in fields}
+    outputs = ", ".join(f"{quoted(names[k])} {_KINDS[v.annotation]}" for k, v in fields.items())
+    found = _frame(table).sem_map(text, outputs, **options).arrow().to_pylist()
+    return [kind(**{name: row[new] for name, new in names.items()}) for row in found]
 
 
 def pairwise_judge(
