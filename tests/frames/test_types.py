@@ -32,8 +32,9 @@ def _column(values: Callable[[int], Any], at: int) -> list[Any]:
     return [None if row == at else values(row) for row in range(ROWS)]
 
 
+array: Any = pd.array  # whose annotations know fewer types
 PANDAS: dict[str, Any] = {
-    "period": pd.array(_column(lambda at: pd.Period("2024-01", "M") + at, 1), dtype="period[M]"),
+    "period": array(_column(lambda at: pd.Period("2024-01", "M") + at, 1), dtype="period[M]"),
     "interval": pd.array([pd.Interval(at, at + 1) for at in range(ROWS)]),
     "category": pd.Categorical(["b", "a", None, "b", "a", "b"], ["b", "a", "c"], ordered=True),
     "codes": pd.Categorical([3, 1, 3, 1, 3, None]),
@@ -53,7 +54,7 @@ PANDAS: dict[str, Any] = {
     "tokyo": pd.date_range("2024-01-01", periods=ROWS, tz="Asia/Tokyo", unit="ns").array,
     "offset": pd.date_range("2024-01-01", periods=ROWS, tz="+03:30").array,
     "sparse": pd.arrays.SparseArray([0, 0, 1, 0, 0, 2]),
-    "arrow": pd.array(_column(decimal.Decimal, 3), dtype=pd.ArrowDtype(pa.decimal128(9, 2))),
+    "arrow": array(_column(decimal.Decimal, 3), dtype=pd.ArrowDtype(pa.decimal128(9, 2))),
     "complex": pd.Series([complex(at, 1) for at in range(ROWS)]).array,
 }
 POLARS: dict[str, pl.DataType] = {

@@ -13,6 +13,7 @@ from relquery import errors
 from relquery.connection import Connection, connect
 from relquery.errors import ConfigError, UnknownColumnError
 from relquery.frames.frame import Frame, frame
+from relquery.frames.recall import FrameResult
 from tests.cases import case_file
 from tests.frames.model import answer, says_yes
 from tests.frames.near import similarity
@@ -119,12 +120,14 @@ def test_a_join_asks_only_about_near_pairs_and_tells_its_recall(
     result = blocked.result()
     found = [(row[0], row[2]) for row in result]
     assert found == [pair for pair in near if pair in all_pairs]
-    (recall,) = result.recalls  # type: ignore[attr-defined]
+    assert isinstance(result, FrameResult)
+    (recall,) = result.recalls
     assert recall.estimate == len(found) / len(all_pairs)
     assert recall.interval == (recall.estimate, recall.estimate)
     assert str(recall) in repr(result)
     sampled = films.sem_join(other, claim, blocking=0.5, recall_sample=4).result()
-    (recall,) = sampled.recalls  # type: ignore[attr-defined]
+    assert isinstance(sampled, FrameResult)
+    (recall,) = sampled.recalls
     assert recall.asked == 4
     low, high = recall.interval
     assert low <= len(found) / len(all_pairs) <= high

@@ -61,8 +61,12 @@ def spark() -> Iterator[SparkSession]:
         database.execute(SETUP)
         tables = {name: arrow(database, name) for name in ("films", "reviews", "empty")}
     spark = session("local[2]")
+    from pyspark.sql.pandas.types import from_arrow_schema
+
     for name, table in tables.items():
-        spark.createDataFrame(table).createOrReplaceTempView(name)
+        # Spark Connect makes no frame of a table without rows.
+        rows, schema = (table, None) if table.num_rows else ([], from_arrow_schema(table.schema))
+        spark.createDataFrame(rows, schema).createOrReplaceTempView(name)
     yield spark
     spark.stop()
 

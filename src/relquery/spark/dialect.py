@@ -224,7 +224,8 @@ def _join_pairs(join: exp.Join) -> None:
             f"A {join.side} JOIN whose condition has a call over both sides is not supported over "
             "Spark. Write it as a LEFT JOIN."
         )
-    if any(isinstance(one, exp.Star) for one in join.find_ancestor(exp.Select).expressions):
+    select = join.find_ancestor(exp.Select)
+    if select is not None and any(isinstance(one, exp.Star) for one in select.expressions):
         raise UnsupportedQueryError(
             "SELECT * over a LEFT JOIN whose condition has a call over both sides is not supported "
             "over Spark. Name the columns."
@@ -233,7 +234,9 @@ def _join_pairs(join: exp.Join) -> None:
     inner = exp.select(exp.Column(this=exp.Star(), table=exp.to_identifier(right)))
     inner = inner.from_(join.this.copy())
     for number, exists in enumerate(asked):
-        name, pairs, own, other = f"{_PAIRS}_{number}", [], [], []
+        name, pairs = f"{_PAIRS}_{number}", []
+        own: list[exp.Expr] = []
+        other: list[exp.Expr] = []
         for term in exists.find_all(exp.NullSafeEQ):
             column, value = term.this.name, term.expression
             known = f"{name}_{column}"

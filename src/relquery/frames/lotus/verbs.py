@@ -411,7 +411,7 @@ def register() -> None:
     verbs: dict[str, Callable[..., Any]] = {}
     for name, verb in VERBS.items():
         verbs[name], verbs[f"a{name}"] = _now(verb), _later(verb)
-    plain = {
+    plain: dict[str, Callable[..., Any]] = {
         "sem_index": _indexed,
         "load_sem_index": _indexed,
         "sem_cluster_by": sem_cluster_by,
@@ -506,7 +506,8 @@ def llm_as_judge(
             continue
         text = asked(judge_instruction, "llm_as_judge", None, system_prompt)
         options = _options(more, "sem_map") | seed
-        table = table.assign(**{output: _objects(table, text, response_format, options)})
+        found = pd.Series(_objects(table, text, response_format, options), table.index, object)
+        table = table.assign(**{output: found})
     return table
 
 

@@ -305,7 +305,7 @@ class _Plain:
     def of(self, embedder: str | Embedder | None) -> Connection:
         """The one with an embedder."""
         if embedder not in self.connections:
-            options = {} if embedder is None else {"embedder": embedder}
+            options: dict[str, Any] = {} if embedder is None else {"embedder": embedder}
             self.connections[embedder] = connect(NoModel(), **options)
         return self.connections[embedder]
 
