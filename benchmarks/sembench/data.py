@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -90,15 +90,15 @@ class Scenario:
         return "F1", 2 * hits / (len(rows) + wanted)
 
 
-def spearman(gold: dict[Any, float | None], found: dict[Any, float | None]) -> float:
+def spearman(gold: Mapping[Any, float | None], found: Mapping[Any, float | None]) -> float:
     """The rank correlation of two scores over what both have."""
     both = [
         (gold[key], value)
         for key, value in found.items()
         if value is not None and gold.get(key) is not None
     ]
-    ranks = [_ranks(np.array(side, np.float64)) for side in zip(*both, strict=True)]
-    return float(np.corrcoef(*ranks)[0, 1])
+    first, second = (_ranks(np.array(side, np.float64)) for side in zip(*both, strict=True))
+    return float(np.corrcoef(first, second)[0, 1])
 
 
 def _ranks(values: Floats) -> Floats:
@@ -110,7 +110,7 @@ def _ranks(values: Floats) -> Floats:
 
 def _published(folder: Path) -> dict[str, list[Published]]:
     """A run of 0 tokens is a failure of the counter."""
-    runs = defaultdict(list[Published])
+    runs: dict[str, list[Published]] = defaultdict(list)
     for system in SYSTEMS:
         for file in sorted(folder.glob(f"{system}.*.json")):
             for name, run in json.loads(file.read_text(encoding="utf-8")).items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -93,7 +94,7 @@ class Outcome:
 def outcomes(scenario: Scenario, seed: int, count: Callable[[str], int]) -> Iterator[Outcome]:
     """Ask each relation of some reviews, drawn at random."""
     rows = _drawn(scenario, seed)
-    by_text = {row["reviewText"]: row for row in rows}
+    by_text: dict[str, Row] = {row["reviewText"]: row for row in rows}
     texts = pa.table(
         {"number": range(len(rows)), "reviewText": [row["reviewText"] for row in rows]}
     )
@@ -125,7 +126,7 @@ def outcomes(scenario: Scenario, seed: int, count: Callable[[str], int]) -> Iter
         )
 
 
-def _drawn(scenario: Scenario, seed: int) -> list[dict[str, object]]:
+def _drawn(scenario: Scenario, seed: int) -> list[dict[str, Any]]:
     movies = {row["id"]: row for row in scenario.movies.to_pylist()}
     rows = {row["reviewText"]: row for row in scenario.reviews.to_pylist() if row["id"] in movies}
     distinct = list(rows.values())

@@ -64,7 +64,8 @@ class _Side:
 
     def errors(self, labels: Labels) -> Bools:
         """(calls,), which of the asked calls contradict the claim."""
-        return labels.failed | (labels.asked & (labels.yes != self.yes))
+        wrong: Bools = labels.failed | (labels.asked & (labels.yes != self.yes))
+        return wrong
 
 
 def check_claim(

@@ -125,8 +125,7 @@ class Task:
         kind = "row" if self.kind == "score" else self.kind
         valid = str(self.output) if self.retry else ""
         how = self.form, self.nulls, self.is_by_row, self.redact, self.model, self.cascade
-        how = *how, self.is_by_labels
-        return self.sent, self.sampling, kind, how, self.sides, valid
+        return self.sent, self.sampling, kind, how, self.sides, valid, self.is_by_labels
 
     @property
     def is_text(self) -> bool:
