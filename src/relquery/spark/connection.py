@@ -135,6 +135,7 @@ class SparkConnection:
     _report: Report | None = None
     _errors: list[DataFrame] = field(default_factory=list)
     _open: list[Store] = field(default_factory=list)
+    _views: list[str] = field(default_factory=list)
 
     def sql(
         self,
@@ -162,7 +163,11 @@ class SparkConnection:
         began = self.clock()
         record = Record(self.clock, self.settings.config.order)
         self._report, self._errors = None, []
-        with translated(), Shadow.open(self.settings.spark) as shadow, shadow.database.held():
+        with (
+            translated(),
+            Shadow.open(self.settings.spark, self._views) as shadow,
+            shadow.database.held(),
+        ):
             (text, *others) = split(query, shadow.database)
             if others:
                 raise UnsupportedQueryError(
@@ -211,8 +216,8 @@ class SparkConnection:
         for note in bound.notes:
             warn(note, PromptWarning)
         self._check(found)
-        # What Spark does not like is said before anything is asked.
-        run(found, self.settings, shadow, record, Store(None))
+        # What Spark does not like is said before anything is asked, once a schema is asked for.
+        _ = run(found, self.settings, shadow, record, Store(None)).schema
         store = Store.under(self.settings.folder)
         self._open.append(store)
         try:
@@ -284,6 +289,9 @@ class SparkConnection:
         for store in self._open:
             store.remove()
         self._open.clear()
+        for name in self._views:
+            self.settings.spark.catalog.dropTempView(name)
+        self._views.clear()
         if self.is_temporary:
             shutil.rmtree(self.settings.folder, ignore_errors=True)
 

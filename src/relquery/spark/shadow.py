@@ -20,6 +20,7 @@ from relquery import errors
 from relquery.errors import ConfigError, QueryError, RelqueryError, UnsupportedQueryError
 from relquery.spark.asks import plain
 from relquery.spark.dialect import to_spark
+from relquery.spark.session import is_remote
 from relquery.sql import names as ours
 from relquery.sql.binder.arguments import VALUE
 from relquery.sql.binder.definitions import read
@@ -109,8 +110,12 @@ class Shadow:
 
     @classmethod
     @contextmanager
-    def open(cls, spark: SparkSession) -> Iterator[Shadow]:
-        """An empty one, for one statement."""
+    def open(cls, spark: SparkSession, views: list[str]) -> Iterator[Shadow]:
+        """An empty one, for one statement.
+
+        views: gets the names of views that its frames read after that, to be dropped later. Spark
+        Connect looks them up whenever a frame is read.
+        """
         with closing(Database.open()) as database:
             zone = _zone(str(spark.conf.get("spark.sql.session.timeZone")))
             database.execute("SET threads = 1")
@@ -125,7 +130,9 @@ class Shadow:
             try:
                 yield shadow
             finally:
-                for name in shadow._views:  # what has read them needs them no more
+                if is_remote(spark):
+                    views += shadow._views
+                for name in () if is_remote(spark) else shadow._views:  # all that reads them has
                     spark.catalog.dropTempView(name)
 
     def mirror(self, sql: str) -> None:
