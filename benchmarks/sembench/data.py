@@ -91,14 +91,15 @@ class Scenario:
 
 
 def spearman(gold: Mapping[Any, float | None], found: Mapping[Any, float | None]) -> float:
-    """The rank correlation of two scores over what both have."""
+    """The rank correlation of two scores over what both have; NaN where one is always the same."""
     both = [
         (gold[key], value)
         for key, value in found.items()
         if value is not None and gold.get(key) is not None
     ]
     first, second = (_ranks(np.array(side, np.float64)) for side in zip(*both, strict=True))
-    return float(np.corrcoef(first, second)[0, 1])
+    with np.errstate(invalid="ignore"):
+        return float(np.corrcoef(first, second)[0, 1])
 
 
 def _ranks(values: Floats) -> Floats:
