@@ -58,6 +58,10 @@ AI_REDACT(note := coalesce('Anna Berger, ash@example.org'), ['NAME'], redact := 
 < {found}: '{"answer": []}'
 = [("[NAME], ash@example.org",)]
 ? fields == {"note": "[NAME_1], [EMAIL_1]"}
+AI_REDACT(note := coalesce('Anna Berger, ash@example.org'), ['NAME'])
+< {found}: '{"answer": []}'
+= [("[NAME], ash@example.org",)]
+? fields == {"note": "[NAME_1], ash@example.org"}
 AI_REDACT(note := coalesce('Ripley'), ['NAME'])
 < {found}: 'Ripley'
 ~ PartialResultWarning is not JSON

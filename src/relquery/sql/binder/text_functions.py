@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from relquery.errors import QueryError
-from relquery.pii.kinds import BY_FORM, OF_MODELS
+from relquery.pii.kinds import KINDS, OF_MODELS
 from relquery.sql.binder import llm_functions
 from relquery.sql.binder.arguments import MISSING, LlmFunction, Template, literal_of
 from relquery.sql.binder.llm_functions import Binder, ask_for_labels, typed
@@ -126,7 +126,7 @@ def redact(given: LlmFunction) -> Expression:
         f"What is in brackets has been replaced already.{meant and f' {meant}.'}",
         given,
     )
-    sampling, found = given.sampling(), tuple(one for one in BY_FORM if one in kinds)
+    sampling, found = given.sampling(), tuple(one for one in KINDS if one in kinds)
     return typed(output, sampling, given, kind="redact", redact=found)
 
 
