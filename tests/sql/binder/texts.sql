@@ -46,10 +46,10 @@ AI_SUMMARIZE()  ! QueryError has no text. Give a column: AI_SUMMARIZE\(column\)
 -- a redaction replaces what the model names and what has a form
 :: SELECT {} FROM films WHERE id = 1
 @found "List the personal data in the text, each part as it is written there, with its category. What is in brackets has been replaced already. NAME: names of persons."
-AI_REDACT(note := coalesce('Ripley wrote to ash@example.org; Ripleys too, not Ripley''s cat'), ['NAME', 'EMAIL'])
+AI_REDACT(note := coalesce('Ripley, ash@example.org; Ripleys too, not Ripley''s cat'), ['NAME', 'EMAIL'])
 < {found}: '{"answer": [{"text": "Ripley", "category": "NAME"}, {"text": "nobody", "category": "NAME"}]}'
-= [("[NAME] wrote to [EMAIL]; Ripleys too, not [NAME]'s cat",)]
-? fields == {"note": "Ripley wrote to [EMAIL_1]; Ripleys too, not Ripley's cat"}
+= [("[NAME], [EMAIL]; Ripleys too, not [NAME]'s cat",)]
+? fields == {"note": "Ripley, [EMAIL_1]; Ripleys too, not Ripley's cat"}
 AI_REDACT(note := coalesce('Ripley, ash@example.org'), ['NAME'])
 < {found}: '{"answer": [{"text": "Ripley", "category": "NAME"}]}'
 = [("[NAME], ash@example.org",)]
