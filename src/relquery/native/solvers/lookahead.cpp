@@ -122,7 +122,7 @@ private:
     };
     uint32_t stamp_ = 0;  // counts up, so that marks do not have to be cleared
     std::vector<Mark> marks_;
-    std::vector<int32_t> found_;  // items seen
+    std::vector<int32_t> found_;                       // items seen
     std::vector<std::vector<int64_t>> rows_, starts_;  // per depth: rows by group, where they start
     int64_t visits_ = 0;                               // cells looked at, a measure of time
 
