@@ -124,6 +124,7 @@ def to_spark(query: Query) -> str:
     try:
         tree = parse_one(parser().sql(whole.args["node"]), dialect=_Printed)
         for join in list(tree.find_all(exp.Join)):
+            _say_lateral(join)
             _join_pairs(join)
         _rephrase(tree)
         return tree.sql("spark", unsupported_level=ErrorLevel.RAISE)
@@ -203,6 +204,15 @@ def _meant(key: Expression, select: Select) -> Expression:
             if name_of(item).lower() == key.name.lower():
                 return unnamed(item)
     return item_at(key.copy(), select)
+
+
+def _say_lateral(join: exp.Join) -> None:
+    """Write LATERAL before a subquery of ours that reads the tables before it, as Spark wants it.
+    DuckDB sees that by itself."""
+    source = join.this
+    if isinstance(source, exp.Subquery) and source.alias_or_name == ours.LATERAL:
+        inner, alias = exp.Subquery(this=source.this.copy()), source.args["alias"].copy()
+        source.replace(exp.Lateral(this=inner, alias=alias))
 
 
 _PAIRS = f"{ours.PREFIX}pairs"
