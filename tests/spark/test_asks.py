@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from threading import Event
 from time import sleep
 
 import pyarrow as pa
@@ -169,6 +170,36 @@ def test_attempts_that_run_at_once_ask_each_input_once(
             _check(one.result(), rows)
     kept = [row for row in backend.asked if row % 10 != 7]  # what failed is asked by each
     assert len(kept) == len(set(kept))
+
+
+@pytest.mark.parametrize("look", ["take", "free"])
+def test_an_attempt_that_ends_while_another_looks_at_its_claims_is_not_asked_again(
+    asks: Asks, monkeypatch: pytest.MonkeyPatch, look: str
+) -> None:
+    began, may_end = Event(), Event()
+
+    def wait(row: int) -> None:
+        began.set()
+        may_end.wait(10)
+
+    first, second = Counting(wait), Counting()
+    real = getattr(AttemptClaims, look)
+    with ThreadPoolExecutor(1) as pool:
+        one = pool.submit(_ask, asks, first, monkeypatch, Place(3, 0, has_rivals=True), 6)
+        assert began.wait(10)
+
+        def see_it_end(claims: AttemptClaims, keys: Iterable[bytes]) -> set[bytes]:
+            if claims.attempt == 1:
+                may_end.set()
+                one.result(10)
+            found: set[bytes] = real(claims, keys)
+            return found
+
+        monkeypatch.setattr(AttemptClaims, look, see_it_end)
+        _check(_ask(asks, second, monkeypatch, Place(3, 1, has_rivals=True), 6), 6)
+        _check(one.result(10), 6)
+    asked = first.asked + second.asked
+    assert len(asked) == len(set(asked)) == 6
 
 
 def test_what_a_lost_attempt_has_claimed_is_asked_once_it_gives_no_answers(

@@ -265,11 +265,11 @@ class _Asking:
         with suppress(_EnoughError):
             for begin in range(0, len(rows), size):
                 part = np.arange(begin, min(begin + size, len(rows)))
-                if begin:
-                    part = part[~np.isin(rows[part], self._found())]
                 mine = self._claimed(rows[part])
                 left += rows[part][~mine].tolist()
-                self._send(rows, part[mine], schedule)
+                # After the claims: what an attempt that has ended had claimed is answered now.
+                found = self._found() if begin or self.claims is not None else []
+                self._send(rows, part[mine & ~np.isin(rows[part], found)], schedule)
             self._ask_left(rows, left, schedule)
             if self.asks.task.retry:
                 self._ask_again()
@@ -290,16 +290,18 @@ class _Asking:
     def _ask_left(self, rows: Int64s, left: list[int], schedule: Schedule | None) -> None:
         """Wait for what another attempt asks; ask it if it gives that up, or gets no answers."""
         heard, known = monotonic(), 0
-        while left := sorted(set(left).difference(self._found())):
-            if len(self.given) > known:
-                heard, known = monotonic(), len(self.given)
+        while left:
             assert self.claims is not None
             free = self.claims.free(map(self._key, left))
+            # After the claims: an attempt that ends has stored its answers before.
+            left = sorted(set(left).difference(self._found()))
+            if len(self.given) > known:
+                heard, known = monotonic(), len(self.given)
             is_late = monotonic() - heard > _PATIENCE
             now = [at for at in left if is_late or self._key(at) in free]
             left = [at for at in left if at not in now]
             self._send(rows, np.flatnonzero(np.isin(rows, now)), schedule)
-            if not now:
+            if left and not now:
                 sleep(_LOOK)
 
     def _key(self, at: int) -> bytes:
