@@ -13,9 +13,11 @@ MOST_RATE = 0.9
 """Beyond this rate drawing saves too little to be worth a bound."""
 _HITS = (*range(7), 8, 10, 12, 15, 18, 22, 27, 33, 40, 50, 60, 75, 90, 120, 160, 220, 300, 400)
 """That a plan tries; between them savings hardly differ."""
+_DOUBT = 0.3
+"""Variance of the errors there are over those that a pilot makes one expect."""
 _WORSE = 0.8
 """Of the best savings: more hits save less from there on."""
-_MAIN, _OTHER = 0.7, 0.1
+_MAIN, _OTHER = 0.85, 0.05
 """How the failure probability of a side is split: for the planned rung, and for each other one."""
 
 
@@ -69,7 +71,8 @@ def plan(
         drawn = free & ~heavy(weights, rate)
         met = np.cumsum(np.where(drawn, wrong * weights, 0.0)) * rate
         reach = int(np.searchsorted(met, hits + 0.7))
-        saved = float(((1 - rate) ** weights[:reach])[drawn[:reach]].sum())
+        spared = np.where(drawn, (1 - rate) ** weights, 0.0)
+        saved = float((spared * _comes_by(hits, met)).sum())
         if best is not None and saved < _WORSE * best[0]:
             break
         if saved > 0 and (best is None or saved > best[0]):
@@ -81,6 +84,19 @@ def plan(
     others = () if exact else sorted({hits + max(2, hits // 2), hits // 2, 0} - {hits})
     rungs = [main_rung, *(Rung(each, most_missed(each, rate, _OTHER * failure)) for each in others)]
     return Plan(rate, tuple(sorted(rungs, key=lambda rung: -rung.hits)), reach, saved)
+
+
+def _comes_by(hits: int, met: Floats) -> Floats:
+    """How likely a scan comes by each place of an order. met: hits that are expected up to there.
+
+    The tail of a gamma distribution, widened by the doubt about rates that a small pilot leaves,
+    by the cube root of Wilson and Hilferty (1931, "The Distribution of Chi-square"). Plans need
+    no more than the logistic curve in place of the normal one.
+    """
+    most = hits + 1
+    deviation = (met / most) ** (1 / 3) - (1 - 1 / (9 * most))
+    scale = np.sqrt(1 / (9 * most) + _DOUBT / 9)
+    return np.asarray(1 / (1 + np.exp(1.702 * deviation / scale)))
 
 
 def heavy(weights: Int64s, rate: float) -> Bools:

@@ -45,7 +45,7 @@ _MARGIN = 1.2
 """How much further than planned labels are asked for at once."""
 _PARTS = 12
 """Of an order; then labels are asked for a part at a time."""
-_CAUTION = 0.8
+_CAUTION = 0.85
 """The part of the estimated allowance that is planned with."""
 _ROUNDING = 1e-9
 
