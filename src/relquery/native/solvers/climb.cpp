@@ -10,7 +10,7 @@ namespace {
 constexpr int64_t LARGEST_GROUP = 8;    // rows of a group that is broken up
 constexpr int64_t ITEMS_PER_STEP = 16;  // of a label compared; shorter labels are free
 constexpr int64_t SHORT_LOOK = 2;       // entries per slot
-constexpr int64_t MOST_ENTRIES = 64;    // checked per node and item: common items have very many
+constexpr int64_t MOST_ENTRIES = 16;    // checked per node and item: common items have very many
 
 }  // namespace
 
@@ -21,7 +21,9 @@ LocalSearch::LocalSearch(std::vector<int32_t> items, int64_t slots, int64_t rows
       in_row_(weights_.size()),
       seen_(nodes_.size()),
       settled_(rows),
-      todo_(nodes_.size()) {}
+      todo_(nodes_.size()) {
+    wanted_.reserve(slots);
+}
 
 void LocalSearch::insert_all(std::span<const int64_t> order, int64_t most) {
     const int64_t stop = steps_ + most;
@@ -125,26 +127,36 @@ int64_t LocalSearch::hit_of(int64_t node) const {
 LocalSearch::Place LocalSearch::find(int64_t row, int64_t except, int64_t most) {
     const int32_t number = ++number_;
     if (except != NONE) seen_[except] = number;
-    for (int64_t slot = 0; slot < slots_; ++slot) in_row_[item(slot, row)] = number;
+    wanted_.clear();
+    for (int64_t slot = 0; slot < slots_; ++slot) {
+        const int32_t own = item(slot, row);
+        in_row_[own] = number;
+        if (shared_[own]) wanted_.push_back(own);
+    }
     Place best{ROOT, 0, true};
     todo_[0] = {ROOT, 0};
     int64_t left = 1;
     const int64_t stop = steps_ + most;
     while (left > 0 && steps_ < stop) {
         const auto [node, hit] = todo_[--left];
-        for (int64_t slot = 0; slot < slots_; ++slot) {
-            const int32_t wanted = item(slot, row);
-            if (!shared_[wanted]) continue;
+        for (int32_t wanted : wanted_) {
             if (steps_ >= stop) break;
             int64_t looked = 0;
-            for (int32_t at = bucket_of(node, wanted); at != NONE && looked < MOST_ENTRIES;
-                 at = entries_[at].next) {
+            for (int32_t* next = &bucket_of(node, wanted);
+                 *next != NONE && looked < MOST_ENTRIES;) {
                 ++looked;
-                const Entry& entry = entries_[at];
-                const int64_t child = entry.node;
-                if (entry.parent != node || entry.item != wanted || nodes_[child].parent != node ||
-                    seen_[child] == number)
+                Entry& entry = entries_[*next];
+                if (entry.parent != node || entry.item != wanted) {
+                    next = &entry.next;
                     continue;
+                }
+                const int64_t child = entry.node;
+                if (nodes_[child].parent != node) {  // it has moved: nobody needs the entry
+                    *next = entry.next;
+                    continue;
+                }
+                next = &entry.next;
+                if (seen_[child] == number) continue;
                 seen_[child] = number;
                 const auto [more, whole] = overlap(child);
                 if (hit + more > best.hit) best = {child, hit + more, whole};

@@ -48,8 +48,8 @@ protected:
     std::vector<int64_t> free_;    // nodes
     const volatile bool* stopped_;
 
-    /// An item of a label, in chains. Entries are never removed: one that no longer holds is
-    /// skipped, and when space runs out, all are made again.
+    /// An item of a label, in chains. One that no longer holds is skipped, or dropped from its
+    /// chain by whoever comes by; when space runs out, all are made again.
     struct Entry {
         int32_t parent, item, node, next;
     };
@@ -120,6 +120,7 @@ private:
     std::vector<int64_t> weights_;
     std::vector<int32_t> in_row_;  // per item, the number of the search whose row has it
     std::vector<int32_t> seen_;    // the same for nodes compared
+    std::vector<int32_t> wanted_;  // the row's items that others may share
     std::vector<char> settled_;    // first rows of groups that gained nothing when broken up
     std::vector<std::pair<int64_t, int64_t>> todo_;  // nodes, and the hit down to them
     int32_t number_ = 0;                             // of the search

@@ -50,9 +50,8 @@ MOST_ROWS_SHUFFLED = 500  # larger tables gain next to nothing by other orders
 STEPS_PER_START = 20_000  # fixed cost of a start
 MOST_CELLS_INSERTED = 5e6  # a larger table is not built up row by row
 LEAST_GAIN = 3e-5  # share of all weight below which another pass is not worth its time
-
-
 IMPROVED = 2  # of the results of a search that are improved
+LEAST_WORTH = 0.99  # of the best result, for another one to overtake it when both are improved
 
 
 class Started(NamedTuple):
@@ -134,14 +133,16 @@ class _Search:
         return bool(self.problem.items.shape[1] <= MOST_ROWS_SHUFFLED)
 
     def best(self, started: Sequence[Started]) -> list[Started]:
-        """Those that are improved: all for a small table, else those worth the most."""
+        """Those that are improved: all for a small table, else those worth about the most."""
         if self.is_small:
             return list(started)
-        return sorted(started, key=lambda each: -each.trie.worth())[:IMPROVED]
+        worth = {id(each): each.trie.worth() for each in started}
+        found = sorted(started, key=lambda each: -worth[id(each)])[:IMPROVED]
+        return [each for each in found if worth[id(each)] >= LEAST_WORTH * worth[id(found[0])]]
 
     def from_lookahead(self) -> Started:
-        """Columns and values by lookahead, which gets half of the time."""
-        reach = reach_within(self.problem, self._count(VISITS_PER_SECOND) / 2)
+        """Columns and values by lookahead, which gets a quarter of the time."""
+        reach = reach_within(self.problem, self._count(VISITS_PER_SECOND) / 4)
         reach = reach._replace(visits=self._count_to_start(VISITS_PER_SECOND))
         trie = self._new()
         trie.plant(*look_ahead(self.problem, self.objective, reach))
