@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from benchmarks.harness import Benchmark, Figure, Say, Settings, document
-from benchmarks.reorder import cached
+from benchmarks.reorder import cached, evolved
 from benchmarks.reorder import growth as growing
 from benchmarks.reorder.document import Results, write
 from benchmarks.reorder.growth import Growth
@@ -29,7 +29,7 @@ GIB = 2**30
 def run(settings: Settings, say: Say) -> Iterator[Figure]:
     """All figures of the benchmark; writes its document last."""
     results = Results()
-    for part in (_hit_rates, _caches, _optimum, _growth, _bills):
+    for part in (_hit_rates, _evolved, _caches, _optimum, _growth, _bills):
         for figure in part(settings, say, results):
             results.figures.append(figure)
             yield figure
@@ -77,6 +77,17 @@ def _hit_figures(table: RealTable, reached: list[Reached], quick: bool) -> Itera
         yield Figure(f"{table.name}_hit_rate", ours.hit_rate, table.goal, note=note)
     note = f"the whole call; solving alone {ours.seconds:.3f} s"
     yield Figure(f"{table.name}_seconds", ours.wall, 1.0, at_least=False, note=note)
+
+
+def _evolved(settings: Settings, say: Say, results: Results) -> Iterator[Figure]:
+    for each in evolved.measure(settings, QUICK_ROWS if settings.quick else None, say):
+        results.evolved.append(each)
+        say(f"{each.name}: {each.score:.3f}")
+    ours, *others = results.evolved or [None]
+    best = max(others, key=lambda each: each.score, default=None)
+    note = "no programs" if best is None else f"our score less that of the best, {best.name}"
+    ahead = None if ours is None or best is None else ours.score - best.score
+    yield Figure("evolved_ahead", ahead, 0.0, note=note)
 
 
 def _caches(settings: Settings, say: Say, results: Results) -> Iterator[Figure]:

@@ -11,6 +11,7 @@ from typing import Any
 from benchmarks.harness import Figure, Say
 from benchmarks.markdown import draw, figures, head, table
 from benchmarks.reorder.cached import BOUNDED, Cached
+from benchmarks.reorder.evolved import Evolved
 from benchmarks.reorder.growth import Growth
 from benchmarks.reorder.hits import METHODS, Reached
 from benchmarks.reorder.optimum import SOLVERS, Hundred, Small
@@ -36,6 +37,7 @@ class Results:
 
     figures: list[Figure] = field(default_factory=list)
     reached: dict[str, list[Reached]] = field(default_factory=dict)
+    evolved: list[Evolved] = field(default_factory=list)
     small: list[Small] = field(default_factory=list)
     hundred: list[Hundred] = field(default_factory=list)
     growth: list[Growth] = field(default_factory=list)
@@ -61,6 +63,7 @@ def render(results: Results, run: dict[str, Any], seed: int, drawn: bool) -> str
         _head(run, seed),
         figures(run),
         _hit_rates(results, drawn),
+        _evolved(results),
         _caches(results),
         _optimum(results),
         _growth(results, drawn),
@@ -90,6 +93,24 @@ def _hit_rates(results: Results, drawn: bool) -> Iterator[str]:
             )
             for table in TABLES
             if table.name in results.reached
+        ],
+    )
+
+
+def _evolved(results: Results) -> Iterator[str]:
+    if not results.evolved:
+        return
+    yield WORDS.block("evolved")
+    yield from table(
+        ("program", *results.evolved[0].hits, "score", "as the evaluator counts"),
+        [
+            (
+                each.name,
+                *(_timed(rate, each.seconds[name]) for name, rate in each.hits.items()),
+                f"{each.score:.3f}",
+                f"{each.published:.3f}",
+            )
+            for each in results.evolved
         ],
     )
 

@@ -54,8 +54,17 @@ SCORE_COLUMNS = slice(1, 11)  # as many as paper 000 keeps; the first column num
 
 def read(table: RealTable, folder: Path) -> pa.Table | None:
     """The table's rows; None if its file is absent."""
+    rows = read_all(table, folder)
+    return (
+        rows.select(rows.column_names[SCORE_COLUMNS])
+        if rows is not None and table is SCORES
+        else rows
+    )
+
+
+def read_all(table: RealTable, folder: Path) -> pa.Table | None:
+    """The same with all columns of the file."""
     path = folder / table.file
     if not path.exists():
         return None
-    rows = pa_csv.read_csv(path) if path.suffix == ".csv" else pq.read_table(path)
-    return rows.select(rows.column_names[SCORE_COLUMNS]) if table is SCORES else rows
+    return pa_csv.read_csv(path) if path.suffix == ".csv" else pq.read_table(path)
