@@ -65,18 +65,20 @@ with the lowest number."""
 class _Run:
     """Blocks that the same waiting requests begin with, after those of the run above.
 
-    start: blocks before it. ranks: a heap of the requests by their own ranks, with some that have
-    left. count: of the requests. cached: leading blocks that were cached when last looked at.
-    entry: its rank in the order of runs. shut: runs below that have cached blocks, and come into
-    the order once more of this one's are cached.
+    start: blocks before it. ranks: a heap of the requests that end here, by their own ranks, and
+    of the runs below, by their `lowest`; with old entries. lowest: at most the lowest own rank of
+    its requests, None if it has none. count: of the requests. cached: leading blocks that were
+    cached when last looked at. entry: its rank in the order of runs. shut: runs below that have
+    cached blocks, and come into the order once more of this one's are cached.
     """
 
-    __slots__ = ("above", "cached", "count", "entry", "keys", "ranks", "shut", "start")
+    __slots__ = ("above", "cached", "count", "entry", "keys", "lowest", "ranks", "shut", "start")
 
     def __init__(self, above: _Run | None, keys: Sequence[bytes]) -> None:
         self.above, self.keys = above, keys
         self.start: int = 0 if above is None else above.start + len(above.keys)
-        self.ranks: list[tuple[Rank, Request]] = []
+        self.ranks: list[tuple[Rank, int, Request | _Run]] = []
+        self.lowest: Rank | None = None
         self.count = self.cached = 0
         self.entry: Rank | None = None
         self.shut: set[_Run] = set()
@@ -119,8 +121,8 @@ class PrefixIndex:
             run.entry = None
             if self._is_open(run):
                 self._push(run)
-                if run.entry == rank:
-                    return run.ranks[0][1], run.start + run.cached
+                if run.entry == rank and (first := self._first(run)) is not None:
+                    return first[1], run.start + run.cached
         return None
 
     def add(self, request: Request, keys: Sequence[bytes], rank: Rank) -> None:
@@ -137,22 +139,18 @@ class PrefixIndex:
         self._requests[request] = rank, above
         for run in _upwards(above):
             run.count += 1
-            heappush(run.ranks, (rank, request))
-            if run.ranks[0][1] is request:
-                self._push(run)
+        self._enter(above, rank, request)
 
     def remove(self, request: Request) -> Rank | None:
         """Remove a request, if present; returns the rank that it was added with."""
         rank, last = self._requests.pop(request, (None, None))
         for run in _upwards(last):
             run.count -= 1
-            if len(run.ranks) > 2 * run.count + 8:
-                run.ranks = [each for each in run.ranks if self._waits(*each)]
-                heapify(run.ranks)
-            if not run.count and run is not self._root:
-                self._note(run, 0)
-                del self._runs[run.keys[0]]
-                run.ranks, run.entry = [], None
+            if not run.count:
+                run.ranks, run.lowest, run.entry = [], None, None
+                if run is not self._root:
+                    self._note(run, 0)
+                    del self._runs[run.keys[0]]
         return rank
 
     def refresh(self, key: bytes) -> None:
@@ -193,20 +191,68 @@ class PrefixIndex:
         """Divide a run in two; returns the upper one, of so many blocks."""
         self._note(run, 0)
         upper = _Run(run.above, run.keys[:blocks])
-        upper.ranks, upper.count = run.ranks.copy(), run.count
+        upper.count, upper.lowest = run.count, run.lowest
         run.above, run.start, run.keys = upper, run.start + blocks, run.keys[blocks:]
+        for above, below in ((upper.above, upper), (upper, run)):
+            if above is not None and below.lowest is not None:
+                heappush(above.ranks, (below.lowest, next(self._pushed), below))
         for each in (upper, run):
             self._runs[each.keys[0]] = each
             self._look_up(each)
         return upper
 
+    def _enter(self, last: _Run, rank: Rank, request: Request) -> None:
+        """Put a request into the heap of its last run, and each run of which it has the lowest own
+        rank into the heap of the run above."""
+        entry: Request | _Run = request
+        for run in _upwards(last):
+            heappush(run.ranks, (rank, next(self._pushed), entry))
+            if len(run.ranks) > 2 * run.count + 8:
+                run.ranks = [each for each in run.ranks if self._counts(run, each)]
+                heapify(run.ranks)
+            if run.lowest is not None and run.lowest <= rank:
+                return
+            run.lowest, entry = rank, run
+            self._push(run)
+
+    def _counts(self, run: _Run, each: tuple[Rank, int, Request | _Run]) -> bool:
+        """Whether an entry of a run's heap is not an old one."""
+        rank, _, entry = each
+        if isinstance(entry, _Run):
+            return entry.above is run and entry.lowest is rank
+        known = self._requests.get(entry)
+        return known is not None and known[0] is rank
+
+    def _first(self, run: _Run) -> tuple[Rank, Request] | None:
+        """The request of a run with the lowest own rank, and that rank.
+
+        The runs below that the heaps have by too low a rank, as its request has left, are put
+        right. So each costs a step at most, however many have left.
+        """
+        path: list[_Run] = [run]
+        found, right = None, None
+        while path:
+            top = path[-1]
+            while top.ranks and not self._counts(top, top.ranks[0]):
+                heappop(top.ranks)
+            rank, _, entry = top.ranks[0] if top.ranks else (None, 0, None)
+            if isinstance(entry, _Run) and entry is not right:
+                path.append(entry)
+                continue
+            if not isinstance(entry, _Run):
+                found = None if rank is None or entry is None else (rank, entry)
+            if top.lowest is not rank:
+                top.lowest = rank
+                if rank is not None and top.above is not None:
+                    heappush(top.above.ranks, (rank, next(self._pushed), top))
+            right = path.pop()
+        return found
+
     def _rank(self, run: _Run) -> Rank | None:
         """A run's rank, if it is open; None if it has none of its own."""
-        while run.ranks and not self._waits(*run.ranks[0]):
-            heappop(run.ranks)
-        if not run.ranks or not (run.cached or run is self._root):
+        if not (run.cached or run is self._root) or (first := self._first(run)) is None:
             return None
-        (own, number), _ = run.ranks[0]
+        own, number = first[0]
         return own - self._size * (run.start + run.cached), number
 
     def _push(self, run: _Run) -> None:
@@ -219,11 +265,6 @@ class PrefixIndex:
         if len(self._order) > 2 * len(self._runs) + 8:
             self._order = [each for each in self._order if each[0] == each[2].entry]
             heapify(self._order)
-
-    def _waits(self, rank: Rank, request: Request) -> bool:
-        """Whether a request has not left since it was added with a rank."""
-        known = self._requests.get(request)
-        return known is not None and known[0] is rank
 
 
 def _upwards(run: _Run | None) -> Iterator[_Run]:
