@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.reorder.evolved import kept_hits
 from benchmarks.reorder.hits import hit_rate, measure, prompts
 from benchmarks.reorder.optimum import Small, compare
 from benchmarks.reorder.tables import RealTable
@@ -78,3 +79,12 @@ def test_an_optimum_that_is_not_proved_gives_no_shortfall() -> None:
     small = compare(PAIRS, passages(1200), 1100)
     assert small.reports["ophr"] is None
     assert small.shortfall is None
+
+
+def test_rows_that_a_program_has_changed_count_as_missed() -> None:
+    table = ["abx", "aby", "abz"]
+    assert kept_hits(["abx", "aby", "abz"], table) == pytest.approx(4 / 9)
+    assert kept_hits(["bxa", "bya", "abz"], table) == pytest.approx(1 / 9)
+    assert kept_hits(["ab", "ab", "ab"], table) == 0
+    assert kept_hits(["abx", "abx", "abx"], table) == 0
+    assert kept_hits(["abx", "aby", "abababab"], table) == pytest.approx(2 / 9)
