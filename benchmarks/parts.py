@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from benchmarks import lead
 from benchmarks.harness import Benchmark, Figure, Say, Settings, document, too_small
 from benchmarks.markdown import draw, figures, measured
 
@@ -76,6 +77,7 @@ def in_parts(
                 text = f"# `scripts/bench {name}`\n\n{introduction}\n{new}"
                 path.write_text(text, encoding="utf-8")
                 say(f"wrote {path}")
+                lead.write(path, say)
 
     benchmark = Benchmark(name, purpose, run, scales, names)
     return benchmark

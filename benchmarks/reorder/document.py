@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from benchmarks import lead
 from benchmarks.harness import Figure, Say
 from benchmarks.markdown import draw, figures, head, table
 from benchmarks.reorder.cached import BOUNDED, Cached
@@ -55,6 +56,7 @@ def write(folder: Path, results: Results, run: dict[str, Any], seed: int, say: S
     drawn = draw(partial(plot, results.growth), folder / PICTURE, say) and drawn
     (folder / NAME).write_text(render(results, run, seed, drawn), encoding="utf-8")
     say(f"wrote {folder / NAME}")
+    lead.write(folder / NAME, say)
 
 
 def render(results: Results, run: dict[str, Any], seed: int, drawn: bool) -> str:
