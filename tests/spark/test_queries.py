@@ -173,7 +173,9 @@ def test_progress_counts_inputs_as_they_are_answered(spark: SparkSession) -> Non
     told: list[tuple[str, int, int]] = []
     with (
         standing_in(slowly) as server,
-        opened(spark, server, concurrency=1, progress=lambda *each: told.append(each)) as con,
+        opened(
+            spark, server, concurrency=1, partitions=1, progress=lambda *each: told.append(each)
+        ) as con,
     ):
         con.sql("SELECT LLM('up', title) FROM films")
     assert {(stage, total) for stage, _, total in told} == {("projection 1", 5)}
