@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import io
 import time
+from contextlib import redirect_stdout
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -235,7 +237,10 @@ def test_plans_do_not_grow_with_each_call(con: SparkConnection, server: StandIn)
         items = ", ".join(f"LLM('up', title, n := {each} + 0) AS u{each}" for each in range(calls))
         frame = con.sql(f"SELECT id, {items} FROM films")
         assert len(frame.columns) == calls + 1
-        return len(frame._jdf.queryExecution().toString())
+        shown = io.StringIO()
+        with redirect_stdout(shown):
+            frame.explain(extended=True)
+        return len(shown.getvalue())
 
     assert size(6) < 3 * size(2)
     assert set(server.inputs.values()) == {1}

@@ -7,6 +7,7 @@ import os
 import shutil
 import socket
 import subprocess
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -43,13 +44,17 @@ def setting(spark: SparkSession, **values: str) -> Iterator[None]:
     }
     before = {names[name]: spark.conf.get(names[name], None) for name in values}
     for name, value in values.items():
-        spark.conf.set(names[name], value)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Spark Connect's own, of names that are deprecated
+            spark.conf.set(names[name], value)
     try:
         yield
         assert {name: spark.conf.get(names[name]) for name in values} == values
     finally:
-        for name, was in before.items():
-            spark.conf.unset(name) if was is None else spark.conf.set(name, was)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for name, was in before.items():
+                spark.conf.unset(name) if was is None else spark.conf.set(name, was)
 
 
 @pytest.mark.long
