@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from relquery.ledger.claims import Held
-from relquery.ledger.keys import Keys, kept_text
+from relquery.ledger.keys import FORMAT, OLDER, Keys, kept_text
 from relquery.ledger.stored import Fact, known_answer, scores_as_json, scores_from_json
 from relquery.prompt import Answer
 
@@ -33,12 +33,16 @@ class FolderLedger:
     path: Path
     task: str
     attempt: str
-    may_be_older: bool = False
     stored: int = 0
     lent: set[bytes] = field(default_factory=set)
     _known: dict[bytes, Answer] = field(default_factory=dict)
     _read: dict[Path, int] = field(default_factory=dict)
     _file: int | None = None
+
+    @property
+    def key_format(self) -> int:
+        """See AnswerStore. What `know` was told of may come from an earlier version."""
+        return OLDER if self.lent else FORMAT
 
     @property
     def has_answers(self) -> bool:
@@ -62,7 +66,7 @@ class FolderLedger:
     def find(self, keys: Keys) -> dict[int, Answer]:
         """The known answers, by index of the prompt. Looks for new ones of other attempts."""
         self._refresh()
-        return keys.answers(self._known)
+        return keys.find(lambda _: self._known)
 
     @property
     def claims(self) -> None:

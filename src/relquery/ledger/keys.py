@@ -1,57 +1,94 @@
 """The key of an answer in the ledger, made from the model, the sampling and the prompt.
 
-Version 1 of what is hashed: the model's name and the settings as `written`; then for each span its
-marks, role, reuse, position and kind, the bytes of its content, and that content. Ledgers are read
-for years, so this must not change.
+What is hashed is written down in docs/ledger.md, "The key of an answer". Ledgers are read for
+years, so it must not change without a new `FORMAT`. `older_keys.py` has the keys before this one.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
-from enum import Enum
 
-from relquery.prompt import Answer, Compared, Finish, Prompt, Reuse, Role, Sampling, Span
+from relquery.ledger.older_keys import older_keys
+from relquery.prompt import (
+    Answer,
+    Blank,
+    Compared,
+    Exchange,
+    Finish,
+    Nest,
+    Prompt,
+    Reuse,
+    Role,
+    Sampling,
+    Span,
+)
+from relquery.tools import ToolCall, ToolResult, Tools
 
+OLDER, FORMAT = 1, 2
+"""Formats of the keys in a ledger: as in `older_keys.py`, and as here."""
 _AT_ONCE = 4096  # prompts that are in memory at one time
 _FIRST_SETTINGS = ("max_tokens", "temperature", "top_p", "top_k", "seed", "stop", "labels")
+_KINDS = {
+    tuple: "tokens",
+    Exchange: "exchange",
+    Nest: "nest",
+    Blank: "blank",
+    Tools: "tools",
+    ToolCall: "call",
+    ToolResult: "result",
+}
+
+Make = Callable[[str, Iterable[Prompt], Sampling], list[bytes]]
+Get = Callable[[Sequence[bytes]], Mapping[bytes, Answer]]
 
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The keys of the answers to some prompts, one per prompt.
-
-    whole: keys of whole answers. decided: keys of answers that were stopped once they could no
-    longer equal any of the texts that they are compared with; empty if answers are read. scored:
-    whether answers are stored with their scores.
-    """
+    """The keys of the answers to some prompts, one per prompt."""
 
     whole: list[bytes]
+    """Of whole answers."""
     decided: list[bytes]
+    """Of answers that were stopped once they could no longer equal any of the texts that they are
+    compared with; empty if answers are read."""
     scored: bool = False
+    """Whether answers are stored with their scores."""
+    older: tuple[Keys, ...] = ()
+    """Under which earlier versions may have stored the same answers."""
 
     @classmethod
-    def of(cls, model: str, prompts: Sequence[Prompt], sampling: Sampling) -> Keys:
+    def of(
+        cls, model: str, prompts: Sequence[Prompt], sampling: Sampling, older: Sequence[str] = ()
+    ) -> Keys:
         """The keys for prompts to a model with this sampling.
 
+        older: names of the model under which a ledger may have answers from before format 2.
         Some prompts are read at a time, each once: a sequence may build them when they are read.
         """
-        keys = cls([], [], sampling.scored)
+        keys = cls([], [], sampling.scored, tuple(cls([], [], sampling.scored) for _ in older))
         for start in range(0, len(prompts), _AT_ONCE):
             some = list(prompts[start : start + _AT_ONCE])
-            if isinstance(sampling, Compared):
-                keys.whole.extend(answer_keys(model, some, sampling.whole))
-                keys.decided.extend(answer_keys(model, some, sampling))
-            else:
-                keys.whole.extend(answer_keys(model, some, sampling))
+            keys._add(answer_keys, model, some, sampling)
+            for each, name in zip(keys.older, older, strict=True):
+                each._add(older_keys, name, some, sampling)
         return keys
+
+    def _add(self, make: Make, model: str, prompts: list[Prompt], sampling: Sampling) -> None:
+        if isinstance(sampling, Compared):
+            self.whole.extend(make(model, prompts, sampling.whole))
+            self.decided.extend(make(model, prompts, sampling))
+        else:
+            self.whole.extend(make(model, prompts, sampling))
 
     def part(self, places: Iterable[int]) -> Keys:
         """The keys for some of the prompts."""
         places = list(places)
         decided = [self.decided[at] for at in places] if self.decided else []
-        return Keys([self.whole[at] for at in places], decided, self.scored)
+        older = tuple(each.part(places) for each in self.older)
+        return Keys([self.whole[at] for at in places], decided, self.scored, older)
 
     def marked(self, mark: str) -> Keys:
         """Other keys for the same prompts: of answers that are given in a way that they don't tell.
@@ -59,10 +96,24 @@ class Keys:
         Keys of different marks are different, and so the answers are kept apart.
         """
         start = hashlib.sha256(mark.encode())
-        return Keys(_after(start, self.whole), _after(start, self.decided), self.scored)
+        older = tuple(each.marked(mark) for each in self.older)
+        return Keys(_after(start, self.whole), _after(start, self.decided), self.scored, older)
 
-    def answers(self, known: Mapping[bytes, Answer]) -> dict[int, Answer]:
-        """The known answers, by index of the prompt: whole ones, else those that decide."""
+    def find(self, get: Get) -> dict[int, Answer]:
+        """The known answers, by index of the prompt: whole ones, else those that decide.
+
+        get: the answers under some keys, and maybe others. Older keys are looked up for prompts
+        without an answer alone.
+        """
+        found = self._answers(get([*self.whole, *self.decided]))
+        for older in self.older:
+            missing = [at for at in range(len(self.whole)) if at not in found]
+            if missing:
+                some = older.part(missing).find(get)
+                found |= {missing[at]: answer for at, answer in some.items()}
+        return found
+
+    def _answers(self, known: Mapping[bytes, Answer]) -> dict[int, Answer]:
         found = {at: known[key] for at, key in enumerate(self.whole) if key in known}
         for at, key in enumerate(self.decided):
             if key in known and at not in found:
@@ -71,7 +122,8 @@ class Keys:
 
     def of_prompt(self, index: int) -> tuple[bytes, ...]:
         """The keys under which an answer to a prompt may be."""
-        return (self.whole[index], *self.decided[index : index + 1])
+        older = (key for each in self.older for key in each.of_prompt(index))
+        return (self.whole[index], *self.decided[index : index + 1], *older)
 
     def entry(self, index: int, answer: Answer) -> tuple[bytes, Answer]:
         """The key that an answer is stored under, and what is stored of it."""
@@ -104,8 +156,7 @@ def kept_text(answer: Answer) -> str | None:
 
 def answer_keys(model: str, prompts: Iterable[Prompt], sampling: Sampling) -> list[bytes]:
     """One key per prompt: a hash of the model, the sampling and every span."""
-    settings = written((model, _settings(sampling)))
-    start = hashlib.sha256(settings.encode("utf-8", "surrogatepass"))
+    start = hashlib.sha256(_head(model, sampling))
     known: dict[int, tuple[Span, bytes]] = {}
     keys = []
     for prompt in prompts:
@@ -122,43 +173,73 @@ def answer_keys(model: str, prompts: Iterable[Prompt], sampling: Sampling) -> li
     return keys
 
 
-def _settings(sampling: Sampling) -> tuple[object, ...]:
-    """The settings in the key. Newer ones count only if they are set, so old keys stay valid."""
-    first = [getattr(sampling, name) for name in _FIRST_SETTINGS]
-    if isinstance(sampling, Compared):
-        first.append(sampling.texts)
-    later = [
-        (one.name, getattr(sampling, one.name))
-        for one in fields(sampling)
-        if one.name not in (*_FIRST_SETTINGS, "texts")
-        and getattr(sampling, one.name) != one.default
-    ]
-    return (*first, *later)
+def _head(model: str, sampling: Sampling) -> bytes:
+    """What the keys of a call have in common: the format, the model, and the settings."""
+    return (
+        f"relquery {FORMAT}\n".encode() + _json(model) + b"\n" + settings_as_json(sampling) + b"\n"
+    )
 
 
-def written(value: object) -> str:
-    """A value as text: literals as Python writes them, of objects what is not as by default.
+def settings_as_json(sampling: Sampling) -> bytes:
+    """The settings that are part of a key: the first ones always, later ones only if they are set,
+    so that a setting which comes later changes no key."""
+    always = (*_FIRST_SETTINGS, "texts")
+    return _json(
+        {
+            one.name: value
+            for one in fields(sampling)
+            if (value := getattr(sampling, one.name)) != one.default or one.name in always
+        }
+    )
 
-    So a field that an object gets later changes no key, unless it is set.
-    """
+
+def _json(value: object) -> bytes:
+    """A value as JSON in ASCII: names sorted, no blanks, and no fraction of whole numbers."""
+    plain = _plain(value)
+    return json.dumps(plain, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
+
+def _plain(value: object) -> object:
+    """A value of JSON: of objects what is not as by default, whole numbers as integers."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
     if isinstance(value, tuple):
-        return f"({', '.join(map(written, value))}{',' * (len(value) == 1)})"
-    if isinstance(value, Enum):
-        return str(value)
-    if not is_dataclass(value):
-        return repr(value)
-    given = ((one.name, getattr(value, one.name), one.default) for one in fields(value))
-    set_ = ", ".join(f"{name}={written(one)}" for name, one, default in given if one != default)
-    return f"{type(value).__name__}({set_})"
+        return [_plain(one) for one in value]
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    if is_dataclass(value):
+        given = ((one.name, getattr(value, one.name), one.default) for one in fields(value))
+        return {name: _plain(one) for name, one, default in given if one != default}
+    return value
 
 
 def _written(span: Span) -> bytes:
-    content = span.content if isinstance(span.content, str) else written(span.content)
-    kind = type(span.content).__name__
-    data = content.encode("utf-8", "surrogatepass")
-    begins = f"{'message ' if span.begins else ''}{'open ' if span.open else ''}"
-    begins += "raw " if span.raw else ""
+    """A line with the kind of the content, role, reuse, marks and length; then the content."""
+    if isinstance(span.content, str):
+        kind, data = "text", span.content.encode("utf-8", "surrogatepass")
+    else:
+        kind, data = _KINDS[type(span.content)], _content(span.content)
     # Most spans by far are such; reading the values of enums takes longer than all else here.
     is_usual = span.role is Role.USER and span.reuse is Reuse.PREFIX
     names = "user prefix" if is_usual else f"{span.role.value} {span.reuse.value}"
-    return f"{begins}{names} {span.position} {kind} {len(data)} ".encode() + data
+    marks = " begins" if span.begins else ""
+    if span.open:
+        marks += " open"
+    if span.raw:
+        marks += " raw"
+    if span.position is not None:
+        marks += f" at {span.position}"
+    return f"{kind} {names}{marks} {len(data)}\n".encode() + data
+
+
+def _content(content: object) -> bytes:
+    """Content other than text. Spans in it are written as those of a prompt."""
+    match content:
+        case Nest(spans):
+            return b"".join(map(_written, spans))
+        case Exchange(prompt, output):
+            return _json(output) + b"\n" + b"".join(map(_written, prompt))
+        case Blank(tokens):
+            return _json(tokens)
+        case _:
+            return _json(content)

@@ -22,7 +22,7 @@ from relquery.ledger.claims import (
     patiently,
     transact,
 )
-from relquery.ledger.keys import Keys, kept_text
+from relquery.ledger.keys import FORMAT, Keys, kept_text
 from relquery.ledger.stored import Fact, known_answer, scores_as_json, scores_from_json, write_facts
 from relquery.prompt import Answer
 
@@ -36,7 +36,6 @@ SELECT = "SELECT key, text, prompt_tokens, output_tokens FROM answers"
 # none.
 _SCORES = "CREATE TABLE IF NOT EXISTS scores (key BLOB PRIMARY KEY, scores TEXT) WITHOUT ROWID"
 _HAS_SCORES = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'scores'"
-_FORMAT = 1  # 0: may have answers of local models under names that don't identify the weights
 _LOOK_UP_AT_ONCE = 500
 _NO_ROOM = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
 
@@ -45,17 +44,15 @@ _NO_ROOM = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
 class Ledger:
     """A store of deterministic answers: whole answers, and prefixes that decide a comparison.
 
-    path: the file; None if in memory. may_be_older: whether it may contain answers of a local model
-    under the model's name, as written by versions without fingerprints.
-    stored: the number of answers stored through this object. run: the number of the run whose
-    answers are stored; None without one.
-    clock: seconds since 1970. is_read_only: whether the file cannot be written; answers are then
-    found, and none are stored.
+    path: the file; None if in memory. key_format: see AnswerStore. stored: the number of answers
+    stored through this object. run: the number of the run whose answers are stored; None without
+    one. clock: seconds since 1970. is_read_only: whether the file cannot be written; answers are
+    then found, and none are stored.
     """
 
     connection: Any
     path: Path | None
-    may_be_older: bool = False
+    key_format: int = FORMAT
     stored: int = 0
     run: int | None = None
     clock: Callable[[], float] = time.time
@@ -84,7 +81,7 @@ class Ledger:
                 f"The ledger {path} cannot be opened: {error}. Give the path of an existing "
                 "ledger or of a new file."
             ) from error
-        if version > _FORMAT:
+        if version > FORMAT:
             connection.close()
             raise ConfigError(
                 f"The ledger {path} was written by a newer relquery, in a form that this version "
@@ -98,8 +95,7 @@ class Ledger:
                 "another file.",
                 LedgerWarning,
             )
-        older = version < _FORMAT
-        return cls(connection, file, may_be_older=older, is_read_only=is_read_only)
+        return cls(connection, file, key_format=version, is_read_only=is_read_only)
 
     def get(self, keys: Sequence[bytes]) -> dict[bytes, Answer]:
         """The known answers, by key. Raises ConfigError if the file cannot be read."""
@@ -115,7 +111,7 @@ class Ledger:
         """The known answers, by index of the prompt."""
         if not self.has_answers:
             return {}
-        return keys.answers(self.get([*keys.whole, *keys.decided]))
+        return keys.find(self.get)
 
     @property
     def claims(self) -> Claims | None:
@@ -255,7 +251,7 @@ def _prepare(connection: Any, *, creates: bool) -> int:
             # Another process may have created it in the meantime.
             if connection.execute(_IS_THERE).fetchone() is None:
                 connection.execute(f"CREATE TABLE answers ({_COLUMNS}) WITHOUT ROWID")
-                connection.execute(f"PRAGMA user_version = {_FORMAT}")
+                connection.execute(f"PRAGMA user_version = {FORMAT}")
     connection.execute(SELECT + " LIMIT 0")  # fails if the table has a different schema
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from relquery.ledger.claims import Claims, Held
-from relquery.ledger.keys import Keys, kept_text
+from relquery.ledger.keys import FORMAT, OLDER, Keys, kept_text
 from relquery.prompt import Answer, Finish, Prompt, Sampling
 from relquery.redaction import redacted
 from relquery.unicode import valid
@@ -140,7 +140,10 @@ def without_secrets(text: str) -> str:
 class AnswerStore(Protocol):
     """Where answers are kept; see Ledger for its fields."""
 
-    may_be_older: bool
+    @property
+    def key_format(self) -> int:
+        """The oldest format that its keys may have: FORMAT, OLDER, or 0 where keys of OLDER may
+        also be made from a local model's name in place of its fingerprint."""
 
     @property
     def path(self) -> Path | None:
@@ -205,10 +208,6 @@ def look_up(
     names: the model's names. Answers are stored under the first; the others are only looked up in a
     ledger written by an older version.
     """
-    keys = Keys.of(names[0], prompts, sampling)
-    known = ledger.find(keys)
-    for name in names[1:] if ledger.may_be_older else ():
-        missing = [index for index in range(len(prompts)) if index not in known]
-        older = Keys.of(name, [prompts[index] for index in missing], sampling)
-        known |= {missing[at]: answer for at, answer in ledger.find(older).items()}
-    return keys, known
+    older = names if ledger.key_format < OLDER else names[:1] if ledger.key_format < FORMAT else ()
+    keys = Keys.of(names[0], prompts, sampling, older)
+    return keys, ledger.find(keys)

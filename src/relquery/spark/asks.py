@@ -173,7 +173,7 @@ class Asks:
             table = pa.Table.from_batches([batch])
             inputs = Inputs.of(self._question(table))
             name = _backend(self.model, self.options).known_as()[0]
-            keys = Keys.of(name, inputs.prompts_as_written(), self.task.sampling)
+            keys = Keys.of(name, inputs.prompts_as_written(), self.task.sampling, (name,))
             found = [
                 (key, of_ledger.hex())
                 for key, at in zip(

@@ -13,7 +13,7 @@ from relquery.frames.lotus.cache import Cache
 from relquery.frames.lotus.refused import check_supported
 from relquery.frames.lotus.settings import SHARED
 from relquery.frames.lotus.types import LMOutput, LMStats, ProxyModel, TotalUsage, UsageLimit
-from relquery.ledger import Keys
+from relquery.ledger import look_up
 from relquery.prompt import Answer, Prompt, Role, Sampling, Span
 from relquery.report import Report
 from relquery.retrieval.embedder import Embedder
@@ -226,14 +226,15 @@ class LM:
         drawn = Sampling(**(self.drawing() | sampling))
         con = self.connection(None)
         ledger = con.ledger if SHARED.enable_cache else None
-        keys = Keys.of(con.backend.known_as()[0], prompts, drawn)
-        given: dict[int, Answer] = {} if ledger is None else dict(ledger.find(keys))
+        keys, given = None, dict[int, Answer]()
+        if ledger is not None:
+            keys, given = look_up(ledger, con.backend.known_as(), prompts, drawn)
         hits, left = len(given), [at for at in range(len(prompts)) if at not in given]
         for index, answer in con.backend.answer([prompts[at] for at in left], drawn):
             if answer.text is None:
                 raise RequestError(answer.error or "The model gave no answer.")
             given[left[index]] = answer
-            if ledger is not None:
+            if ledger is not None and keys is not None:
                 ledger.put([keys.entry(left[index], answer)])
         sent = [given[at] for at in left]
         tokens = sum(one.prompt_tokens for one in sent), sum(one.output_tokens for one in sent)
