@@ -11,13 +11,13 @@ import pytest
 
 from relquery.prompt import Answer, Finish
 from relquery.serve.server import CountedSink
-from relquery.serve.streaming import AnswerStream, ClientGoneError, EventResponse, failed_line
+from relquery.serve.streaming import ClientGoneError, EventResponse, JobAnswers, failed_line
 
 
 def test_a_reader_that_leaves_in_the_midst_cancels_what_is_open_once() -> None:
     for answered, dropped in ((0, 1), (1, 1), (2, 0)):
         told: list[str] = []
-        stream = AnswerStream(2, 2, lambda: told.append("left"))  # noqa: B023
+        stream = JobAnswers(2, 2, lambda: told.append("left"))  # noqa: B023
         for at in range(answered):
             stream.add(at, Answer("a", Finish.STOP))
             stream.end(None)
@@ -36,7 +36,7 @@ def test_prompts_of_a_job_that_breaks_are_no_longer_open() -> None:
         answered=lambda *_: None,
         ended=lambda *_: None,
     )
-    stream = AnswerStream(3, 1, lambda: None)
+    stream = JobAnswers(3, 1, lambda: None)
     sink = CountedSink(scope, stream, 3)
     sink.add(0, Answer("a", Finish.STOP))
     assert admission.open == 2
@@ -61,7 +61,7 @@ def test_what_breaks_in_the_midst_is_told_or_leaves_the_answer_without_an_end() 
         async def receive() -> Any:
             await asyncio.sleep(10)
 
-        response = EventResponse(chunks(), AnswerStream(1, 1, lambda: None), failed)
+        response = EventResponse(chunks(), JobAnswers(1, 1, lambda: None), failed)
         try:
             await response({"type": "http"}, receive, send)
         except RuntimeError as error:

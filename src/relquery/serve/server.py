@@ -29,7 +29,7 @@ from relquery.serve.bodies import Declared, declared_by
 from relquery.serve.errors import HttpError, Json, as_http, stopping
 from relquery.serve.metrics import Metrics
 from relquery.serve.settings import ServeConfig
-from relquery.serve.streaming import AnswerStream, EventResponse, Form
+from relquery.serve.streaming import EventResponse, Form, JobAnswers
 
 _LOG = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -216,7 +216,7 @@ class RequestScope:
         groups: Sequence[PromptGroup],
         body: Declared | None = None,
         **more: Any,
-    ) -> AnswerStream:
+    ) -> JobAnswers:
         """Ask prompts as one relQuery; the prompts of all groups are counted through.
 
         body: the relQuery, if the body has it; the header may have it too. more: other fields of
@@ -234,7 +234,7 @@ class RequestScope:
                 link.drop(each)
                 each.leave()
 
-        stream = AnswerStream(size, len(groups), drop)
+        stream = JobAnswers(size, len(groups), drop)
         if len(groups) > 1:
             declared = _named(declared, size)
         about: dict[str, Any] = {"declared": declared, "adapter": model.adapter, **more}

@@ -117,7 +117,7 @@ class Part(NamedTuple):
     answer: Answer | None = None
 
 
-class AnswerStream(ResponseStream[Part]):
+class JobAnswers(ResponseStream[Part]):
     """The answers of the jobs that one request is made of, whose Sink it is. It ends with the last
     of these, or the first that breaks.
 
@@ -181,7 +181,7 @@ class Form(ABC):
         """The event for an error in the midst of them."""
         return failed_event(error)
 
-    async def events(self, stream: AnswerStream, places: Sequence[int]) -> AsyncIterator[bytes]:
+    async def events(self, stream: JobAnswers, places: Sequence[int]) -> AsyncIterator[bytes]:
         """All events. places: the choices that the stream's answers are."""
         begun = False
         while parts := await stream.some():
