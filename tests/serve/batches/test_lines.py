@@ -17,11 +17,14 @@ from relquery.prompt import Sampling, Span
 from relquery.serve.auth import Identity
 from relquery.serve.batches import batches, lines, store
 from relquery.serve.batches.batches import Record
-from relquery.serve.batches.lines import Answered, Results
+from relquery.serve.batches.lines import AnsweredLine, Results
 from relquery.serve.openai.choices import choices_of
 from relquery.serve.server import RequestScope, Server
 
-GOOD, BAD = Answered("a", 200, {"x": 1}, "req_1"), Answered("b", 400, {"error": {}}, "req_2")
+GOOD, BAD = (
+    AnsweredLine("a", 200, {"x": 1}, "req_1"),
+    AnsweredLine("b", 400, {"error": {}}, "req_2"),
+)
 
 
 class Routes:

@@ -20,14 +20,14 @@ from relquery.serve.auth import Authenticator
 from relquery.serve.batches import batches as all_batches
 from relquery.serve.batches import store
 from relquery.serve.batches.batches import ENDED, Batches, Record
-from relquery.serve.batches.lines import Answered, Results
+from relquery.serve.batches.lines import AnsweredLine, Results
 from relquery.serve.batches.store import Files, Records, StoredFile, to_its_end
 from relquery.serve.errors import HttpError
 from relquery.serve.server import Server
 
 
-def answered(name: str, status: int = 200, x: int = 1) -> Answered:
-    return Answered(name, status, {"x": x}, "req_1")
+def answered(name: str, status: int = 200, x: int = 1) -> AnsweredLine:
+    return AnsweredLine(name, status, {"x": x}, "req_1")
 
 
 def test_a_file_is_found_by_its_tenant_alone_also_after_a_restart(tmp_path: Path) -> None:

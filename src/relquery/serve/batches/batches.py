@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from relquery.engine.requests.declared import Declared
 from relquery.serve.auth import Identity
-from relquery.serve.batches.lines import Answered, Results, Wrong, read_lines, validate
+from relquery.serve.batches.lines import AnsweredLine, Results, Wrong, read_lines, validate
 from relquery.serve.batches.store import (
     HIDDEN,
     Files,
@@ -206,7 +206,7 @@ class _Run:
         self._server, self._record, self._files, self._save = server, record, files, save
         self.results = Results(files.path(record.output), files.path(record.errors))
         self._input = files.path(record.input)
-        self._ready: list[Answered] = []
+        self._ready: list[AnsweredLine] = []
         self._writing = asyncio.Lock()
 
     async def to_its_end(self) -> None:
@@ -295,7 +295,7 @@ class _Run:
             status, body = refused.status, body_of(refused, self._record.endpoint, request)
         else:
             status, body = await self._call(line["body"], scope, request)
-        self._ready.append(Answered(line["custom_id"], status, body, request))
+        self._ready.append(AnsweredLine(line["custom_id"], status, body, request))
         async with self._writing:  # what has come meanwhile is written at once
             if self._ready:
                 some, self._ready = self._ready, []

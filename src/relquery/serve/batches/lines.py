@@ -27,7 +27,7 @@ _CODES = {
 """What OpenAI's API calls what may be wrong with a line; all else is an invalid value."""
 
 
-class Answered(NamedTuple):
+class AnsweredLine(NamedTuple):
     """A request of a batch with its answer."""
 
     custom_id: str
@@ -132,7 +132,7 @@ class Results:
             self.succeeded, self.failed = len(succeeded), len(failed)
         return succeeded | failed
 
-    def add(self, answers: Iterable[Answered]) -> None:
+    def add(self, answers: Iterable[AnsweredLine]) -> None:
         """Write answers. Each is on disk, or on its way, after this.
 
         All are written or none: raises OSError where there is no room.
@@ -151,7 +151,7 @@ class Results:
             self.failed += len(lines[False])
 
 
-def _line(answered: Answered) -> bytes:
+def _line(answered: AnsweredLine) -> bytes:
     custom_id, status, body, request = answered
     line = {
         "id": f"batch_req_{secrets.token_hex(12)}",
