@@ -29,7 +29,7 @@ MOONCAKE_BLOCK = 512
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PublishedRequest:
     """A request of a published trace. arrival: in seconds; None if the trace has no times. answer:
     its tokens."""
 
@@ -38,7 +38,7 @@ class Asked:
     answer: int
 
 
-Reader = Callable[[Mapping[str, Any], int], Asked | None]
+Reader = Callable[[Mapping[str, Any], int], PublishedRequest | None]
 """Reads one record with its number. None for one that is left out: without an answer."""
 
 
@@ -77,7 +77,7 @@ def import_trace(
     return sorted(queries, key=lambda query: query.arrival)
 
 
-def _read(read: Reader, record: object, number: int, path: Path) -> Asked | None:
+def _read(read: Reader, record: object, number: int, path: Path) -> PublishedRequest | None:
     try:
         if not isinstance(record, Mapping):
             raise TypeError(f"it is {record!r}, not an object")
@@ -125,40 +125,40 @@ def _records_of_json(path: Path) -> Iterator[object]:
             yield from (json.loads(line) for line in file if line.strip())
 
 
-def _azure(record: Mapping[str, Any], number: int) -> Asked | None:
+def _azure(record: Mapping[str, Any], number: int) -> PublishedRequest | None:
     at = datetime.fromisoformat(record["TIMESTAMP"])
     seconds = at.replace(tzinfo=at.tzinfo or UTC).timestamp()
     return _counted(seconds, record["ContextTokens"], record["GeneratedTokens"], number)
 
 
-def _burstgpt(record: Mapping[str, Any], number: int) -> Asked | None:
+def _burstgpt(record: Mapping[str, Any], number: int) -> PublishedRequest | None:
     at = float(record["Timestamp"])
     return _counted(at, record["Request tokens"], record["Response tokens"], number)
 
 
-def _counted(arrival: float, prompt: str, answer: str, number: int) -> Asked | None:
+def _counted(arrival: float, prompt: str, answer: str, number: int) -> PublishedRequest | None:
     """A request of which only lengths are known; no other one has its tokens."""
     size = int(prompt)
     if not size or not int(answer):
         return None
-    return Asked(arrival, HashedPrompt(size, (number,), size), int(answer))
+    return PublishedRequest(arrival, HashedPrompt(size, (number,), size), int(answer))
 
 
-def _mooncake(record: Mapping[str, Any], number: int) -> Asked | None:
+def _mooncake(record: Mapping[str, Any], number: int) -> PublishedRequest | None:
     size, blocks, answer = record["input_length"], record["hash_ids"], record["output_length"]
     if not size or not answer:
         return None
     prompt = HashedPrompt(int(size), tuple(map(int, blocks)), MOONCAKE_BLOCK)
-    return Asked(float(record["timestamp"]) / 1_000, prompt, int(answer))
+    return PublishedRequest(float(record["timestamp"]) / 1_000, prompt, int(answer))
 
 
-def _sharegpt(record: Mapping[str, Any], number: int) -> Asked | None:
+def _sharegpt(record: Mapping[str, Any], number: int) -> PublishedRequest | None:
     """The first question of a conversation and its answer, as benchmarks of servers take it."""
     said = record["conversations"]
     if len(said) < 2 or said[0]["from"] not in ("human", "user"):
         return None
     prompt, answer = said[0]["value"], len(approximate_tokens(said[1]["value"]))
-    return Asked(None, prompt, answer) if prompt and answer else None
+    return PublishedRequest(None, prompt, answer) if prompt and answer else None
 
 
 _FORMS: dict[str, tuple[str, Reader]] = {
