@@ -249,7 +249,7 @@ class RequestScope:
 
     async def answer(
         self,
-        body: Asking,
+        body: AskingBody,
         model: NamedModel,
         groups: Sequence[PromptGroup],
         form: Form,
@@ -338,7 +338,7 @@ class CountedSink:
         self._scope.server.admission.open -= answered
 
 
-class Asking(Protocol):
+class AskingBody(Protocol):
     """What all bodies that ask for answers have."""
 
     stream: bool | None
