@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from relquery.backends.local.asking import Piece
-from relquery.backends.local.batches import Batch
+from relquery.backends.local.batches import PromptBatch
 from relquery.backends.local.embedded import EmbeddedBackend
 from relquery.backends.local.host import Submission
 from relquery.engine.requests.relquery import Latency
@@ -32,7 +32,7 @@ class Collected:
         self.is_open = True
         self._backend = backend
         backend.submit(Submission(prompts, sampling, **more), self, arrival)
-        self.batch: Batch | None = backend.batches.jobs.get(self)
+        self.batch: PromptBatch | None = backend.batches.jobs.get(self)
 
     def piece(self, index: int, piece: Piece) -> None:
         self.pieces.append((index, piece))

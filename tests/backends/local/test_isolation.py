@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relquery.backends.local.asking import Asking, TextStream
-from relquery.backends.local.batches import Batch
+from relquery.backends.local.batches import PromptBatch
 from relquery.backends.local.embedded import EmbeddedBackend
 from relquery.backends.local.open import load_backend
 from relquery.engine import loop
@@ -33,7 +33,7 @@ KINDS = {
 }
 COUNT = 2
 Key = tuple[str, int]
-Begun = Callable[[Key, Batch, Request], None]
+Begun = Callable[[Key, PromptBatch, Request], None]
 PLACES: dict[str, tuple[object, str]] = {
     "a token is taken in": (loop, "take_in"),
     "the answer is made": (Asking, "answer"),
@@ -81,7 +81,7 @@ def ask(
 
 
 def break_at(
-    patch: pytest.MonkeyPatch, place: str, after: int, batch: Batch, victim: Request
+    patch: pytest.MonkeyPatch, place: str, after: int, batch: PromptBatch, victim: Request
 ) -> None:
     """Have a place raise for one request, after so many calls for it."""
     if place == MASK:
@@ -122,7 +122,7 @@ def test_whatever_a_request_raises_ends_it_alone(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
 
-        def begun(of: Key, batch: Batch, request: Request) -> None:
+        def begun(of: Key, batch: PromptBatch, request: Request) -> None:
             if of == key:
                 break_at(patch, place, after, batch, request)
 
@@ -141,7 +141,7 @@ def test_each_place_is_reached(backend: EmbeddedBackend, place: str) -> None:
     key = next((kinds[start] for start in kinds if place.startswith(start)), "drawn schema"), 1
     with pytest.MonkeyPatch.context() as patched:
 
-        def begun(of: Key, batch: Batch, request: Request) -> None:
+        def begun(of: Key, batch: PromptBatch, request: Request) -> None:
             if of == key:
                 break_at(patched, place, 0, batch, request)
 

@@ -19,7 +19,7 @@ from relquery.prompt import Answer, Finish
 
 
 @dataclass(slots=True, eq=False)
-class Batch:
+class PromptBatch:
     """The prompts of one call on their way to answers."""
 
     asking: Asking
@@ -59,10 +59,10 @@ class Batches:
 
     def __init__(self, engine: Loop) -> None:
         self._engine = engine
-        self.jobs: dict[Sink, Batch] = {}
+        self.jobs: dict[Sink, PromptBatch] = {}
         """Those that have open requests, by where their answers go."""
-        self._open: dict[Request, Batch] = {}
-        self._streaming: dict[Batch, None] = {}
+        self._open: dict[Request, PromptBatch] = {}
+        self._streaming: dict[PromptBatch, None] = {}
         self._groups, self._numbers = count(), count()
 
     def submit(
@@ -79,7 +79,7 @@ class Batches:
         Loop.submit. The sink hears nothing if this raises. Raises DeadlineError if the deadline
         that the client declares cannot be met.
         """
-        batch, group = Batch(asking, sink), next(self._groups)
+        batch, group = PromptBatch(asking, sink), next(self._groups)
         tenant, declared = submission.tenant, submission.declared or NOTHING
         refused = list[tuple[int, Answer]]()
         if submission.streamed:
@@ -156,7 +156,7 @@ class Batches:
             self.cancel(sink)
         del self._engine
 
-    def _withdraw(self, batch: Batch) -> None:
+    def _withdraw(self, batch: PromptBatch) -> None:
         """Take back all requests of a batch that has not begun."""
         for request in batch.open:
             self._engine.withdraw(request)
@@ -166,7 +166,7 @@ class Batches:
 
     def _take_in(
         self,
-        batch: Batch,
+        batch: PromptBatch,
         index: int,
         group: int,
         prompt: Chain | RequestError,
@@ -205,7 +205,7 @@ class Batches:
         batch.sink.add(index, answer)
         self._forget_ended(batch)
 
-    def _spell(self, batch: Batch) -> None:
+    def _spell(self, batch: PromptBatch) -> None:
         """Tell a batch's sink what a step has drawn."""
         assert batch.streams is not None
         for request, stream in list(batch.streams.items()):
@@ -218,7 +218,7 @@ class Batches:
             if piece is not None:
                 batch.sink.piece(batch.open[request], piece)
 
-    def _forget_ended(self, batch: Batch) -> None:
+    def _forget_ended(self, batch: PromptBatch) -> None:
         if not batch.open and self.jobs.pop(batch.sink, None) is not None:
             self._streaming.pop(batch, None)
             batch.sink.end(batch.latency)
