@@ -54,7 +54,7 @@ class PromptBatch:
         return self.open.pop(request)
 
 
-class Batches:
+class OpenBatches:
     """The open batches of a loop, which runs their requests alone. Not thread-safe."""
 
     def __init__(self, engine: Loop) -> None:

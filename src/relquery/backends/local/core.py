@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from relquery.backends.local.asking import Asking
-from relquery.backends.local.batches import Batches
+from relquery.backends.local.batches import OpenBatches
 from relquery.backends.local.host import Sink, Submission
 from relquery.backends.local.sizing import StoreOptions, open_store
 from relquery.backends.schemas import arguments_followed, followed
@@ -82,7 +82,7 @@ class LoadedEngine:
         policy = make_policy(config.policy, Settings.of(config, cost))
         states = None if store is None else self._states(store)
         self.engine = Loop(self._executor, config, RealClock(), policy, cost, states)
-        self.batches = Batches(self.engine)
+        self.batches = OpenBatches(self.engine)
         """The jobs that are open: to be served by steps, or cancelled."""
 
     @property
