@@ -19,7 +19,7 @@ import pytest
 from relquery.serve.auth import Authenticator
 from relquery.serve.batches import batches as all_batches
 from relquery.serve.batches import store
-from relquery.serve.batches.batches import ENDED, Batches, Record
+from relquery.serve.batches.batches import ENDED, Record, ServerBatches
 from relquery.serve.batches.lines import AnsweredLine, Results
 from relquery.serve.batches.store import Files, Records, StoredFile, to_its_end
 from relquery.serve.errors import HttpError
@@ -85,7 +85,7 @@ def test_what_a_killed_process_has_left_is_removed(tmp_path: Path) -> None:
         (files / f"{name}.content").touch()
     for folder in ("files", "batches"):
         (tmp_path / folder / ".half.json.0.new").touch()
-    Batches(server, tmp_path)
+    ServerBatches(server, tmp_path)
     assert {path.stem for path in files.glob("*.content")} == {kept.id, "damaged", "1o", "1e"}
     assert not list(tmp_path.rglob("*.new"))
 
@@ -109,7 +109,7 @@ def test_a_batch_is_cancelled_at_any_time(tmp_path: Path, monkeypatch: pytest.Mo
         read.wait(20)
         return 1, []
 
-    class Slow(Batches):
+    class Slow(ServerBatches):
         async def cancel(self, record: Record) -> None:
             await super().cancel(record)
             read.set()
@@ -152,7 +152,7 @@ def test_saves_are_one_by_one(wait: int, tmp_path: Path, monkeypatch: pytest.Mon
     )
 
     async def run() -> str:
-        batches = Batches(server, tmp_path)
+        batches = ServerBatches(server, tmp_path)
         file = StoredFile("file-1", "me", "a.jsonl", "batch", 0, 0)
         batches.files.path(file.id).touch()
         record = await batches.create(file, "/v1/completions")
@@ -186,7 +186,7 @@ def test_a_full_disk_refuses_uploads_and_batches_and_keeps_nothing_of_them(
 
     async def run() -> None:
         nonlocal is_full
-        batches = Batches(server, tmp_path)
+        batches = ServerBatches(server, tmp_path)
         kept = await batches.files.upload(io.BytesIO(b"{}"), "a.jsonl", "batch", "")
         begun = await batches.create(kept, "/v1/completions")
         is_full = True

@@ -100,7 +100,7 @@ class LostKeyError(Exception):
     """The key that a batch was made with is not valid any more."""
 
 
-class Batches:
+class ServerBatches:
     """The batches of a server, and the files. The event loop uses it.
 
     Its constructor reads the folder, and waits for the disk.
@@ -343,7 +343,7 @@ async def batching(server: Server) -> AsyncIterator[None]:
     if folder is None:
         temporary = TemporaryDirectory(prefix="relquery-serve-")
         folder = Path(temporary.name)
-    batches = await asyncio.to_thread(Batches, server, folder)
+    batches = await asyncio.to_thread(ServerBatches, server, folder)
     server.keep(batches, batches.files)
     batches.resume()
     try:

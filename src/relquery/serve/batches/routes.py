@@ -15,7 +15,7 @@ from starlette.responses import FileResponse, Response, StreamingResponse
 
 from relquery.serve import bodies
 from relquery.serve.anthropic.requests import MESSAGE
-from relquery.serve.batches.batches import MESSAGES, Batches, Record
+from relquery.serve.batches.batches import MESSAGES, Record, ServerBatches
 from relquery.serve.batches.lines import read_lines
 from relquery.serve.batches.store import HIDDEN, Files, StoredFile
 from relquery.serve.errors import HttpError, Json, anthropic_body, bad_request, is_anthropic
@@ -171,8 +171,8 @@ def _batch(record: Record) -> dict[str, Any]:
     }
 
 
-def _batches(scope: RequestScope) -> Batches:
-    return scope.server.kept(Batches)
+def _batches(scope: RequestScope) -> ServerBatches:
+    return scope.server.kept(ServerBatches)
 
 
 def _file(file: StoredFile, request: Request) -> dict[str, Any]:
