@@ -40,7 +40,7 @@ ABANDONED = 3_600.0
 _SIZES = {"F32": 4, "F16": 2, "BF16": 2, "U8": 1}
 
 
-class Cache(Protocol):
+class StateCache(Protocol):
     """Where states are copied from and to. kind: of numbers, as safetensors names it; U8 where
     bytes hold codes and factors."""
 
@@ -60,7 +60,7 @@ class StateStore:
     memory, disk: bytes that they may take. folder: None to keep nothing on disk.
     """
 
-    def __init__(self, cache: Cache, memory: int, folder: Path | None, disk: int) -> None:
+    def __init__(self, cache: StateCache, memory: int, folder: Path | None, disk: int) -> None:
         self._cache = cache
         self._memory, self._most = 0, memory
         self._kept: OrderedDict[bytes, list[States]] = OrderedDict()
