@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from relquery.ledger import Call, Keys, Ledger, turns
+from relquery.ledger import Keys, Ledger, StoredCall, turns
 from relquery.prompt import Answer, Finish, Sampling, Span
 
 START = multiprocessing.get_context("forkserver")
@@ -31,7 +31,7 @@ def ask(path: Path, log: Path, seed: int, fails: float) -> None:
     errors in rows.
     """
     rng, keys = random.Random(seed), Keys.of("m", PROMPTS, Sampling())
-    call = Call("m", Sampling())
+    call = StoredCall("m", Sampling())
     with closing(Ledger.open(path)) as ledger, log.open("a") as lines:
         while len(found := ledger.find(keys)) < COUNT:
             left = [at for at in range(COUNT) if at not in found]

@@ -17,14 +17,14 @@ import pytest
 
 from relquery.backends.base import Answers
 from relquery.connection import connect
-from relquery.ledger import Call, Keys, Ledger, Turn, turns
+from relquery.ledger import Keys, Ledger, StoredCall, Turn, turns
 from relquery.ledger.claims import LEASE, Claims
 from relquery.prompt import Answer, Finish, Prompt, Sampling, Span
 from tests.ledger.test_ledger import write_earlier
 
 PROMPTS = [(Span(f"question {number}"),) for number in range(6)]
 KEYS = Keys.of("m", PROMPTS, Sampling())
-CALL = Call("m", Sampling())
+CALL = StoredCall("m", Sampling())
 YES = Answer("yes", Finish.STOP)
 
 

@@ -18,7 +18,7 @@ from benchmarks.standin.wires.anthropic import message
 from benchmarks.standin.wires.openai_chat import completion
 from relquery.connection import connect
 from relquery.errors import ModelError
-from relquery.ledger import Call, Keys, Ledger, turns
+from relquery.ledger import Keys, Ledger, StoredCall, turns
 from relquery.ledger.stored import without_secrets
 from relquery.prompt import Answer, Compared, Finish, Sampling, Span
 from tests.cases import cases
@@ -38,7 +38,7 @@ def costs(answer: Answer) -> float:
 
 
 def test_each_answer_has_its_facts_and_each_failure_too(path: Path) -> None:
-    call = Call("openai:m", SAMPLING, costs, lambda: 1_800_000_000.0)
+    call = StoredCall("openai:m", SAMPLING, costs, lambda: 1_800_000_000.0)
     answers = [
         Answer("a", Finish.STOP, None, 10, 4, 2, 3, written_tokens=5),
         Answer(None, Finish.ERROR, "HTTP 500", 10, attempts=6),
@@ -70,7 +70,7 @@ def test_what_decides_a_comparison_is_known_by_its_own_key(path: Path) -> None:
     compared = Compared.by(Sampling(), ("Yes",))
     keys = Keys.of("m", PROMPTS, compared)
     with closing(Ledger.open(path)) as ledger:
-        call = Call("m", compared)
+        call = StoredCall("m", compared)
         with turns(PROMPTS[:1], np.array([0]), ledger, keys, call) as some:
             next(some).heard(0, Answer("N", Finish.DECIDED))
     assert rows(path, "SELECT key FROM facts") == [(keys.decided[0],)]

@@ -45,7 +45,7 @@ _LONGEST = 500  # characters of an error
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class StoredCall:
     """What the answers of a call have in common.
 
     model: its name. usd: what an answer costs; None where it is not known. now: seconds since 1970.
@@ -75,14 +75,14 @@ class Fact:
     """Of the answer."""
     asked: bytes
     """The key of a whole answer to the same question, which this may not be."""
-    call: Call
+    call: StoredCall
     answer: Answer
     usd: float | None
     at: float
     """Seconds since 1970."""
 
     @classmethod
-    def of(cls, call: Call, key: bytes, asked: bytes, answer: Answer) -> Fact:
+    def of(cls, call: StoredCall, key: bytes, asked: bytes, answer: Answer) -> Fact:
         """About an answer that has just come."""
         usd = None if call.usd is None else call.usd(answer)
         return cls(key, asked, call, answer, usd, call.now())
@@ -116,7 +116,7 @@ def write_facts(connection: Any, facts: Sequence[Fact], run: int | None) -> None
         connection.executemany(_into("failures", failed), failed)
 
 
-def _numbers(connection: Any, calls: Iterable[Call]) -> dict[int, int]:
+def _numbers(connection: Any, calls: Iterable[StoredCall]) -> dict[int, int]:
     """The number of each call in the file, by its identity here."""
     connection.execute(_CALLS)
     found = {}

@@ -21,7 +21,7 @@ from relquery.lazy import LazySequence
 from relquery.ledger.claims import LEASE, Claims, Held
 from relquery.ledger.keys import Keys
 from relquery.ledger.saving import Keep, saving
-from relquery.ledger.stored import AnswerStore, Call, Fact
+from relquery.ledger.stored import AnswerStore, Fact, StoredCall
 from relquery.prompt import Answer, Prompt
 
 _FIRST_PAUSE, _LONGEST_PAUSE, _SLOWER = 0.02, 0.5, 1.5
@@ -52,7 +52,7 @@ def turns(
     places: Int64s,
     ledger: AnswerStore | None,
     keys: Keys | None,
-    call: Call,
+    call: StoredCall,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[Iterator[Turn]]:
     """A block in which prompts are asked, and their answers stored as they come.
@@ -143,7 +143,7 @@ class _Shared:
     ledger: AnswerStore
     keys: Keys
     keep: Keep
-    call: Call
+    call: StoredCall
     owner: _Owner
     unheard: set[int] = field(default_factory=set)
 

@@ -13,7 +13,7 @@ import pytest
 
 from relquery.cli.ledger import read_time
 from relquery.errors import ConfigError
-from relquery.ledger import Call, Keys, Ledger, turns
+from relquery.ledger import Keys, Ledger, StoredCall, turns
 from relquery.ledger.folder import FolderLedger
 from relquery.prompt import Answer, Finish, Sampling, Span
 from tests.cli.conftest import Run
@@ -26,7 +26,7 @@ PROMPTS = [(Span(f"question {number}"),) for number in range(4)]
 def ask(path: Path, model: str, day: int, *answers: Answer) -> None:
     """Store answers to the first prompts, of a model and a day; returns their keys in hex."""
     keys = Keys.of(model, PROMPTS, Sampling())
-    call = Call(model, Sampling(), lambda one: one.output_tokens / 4, lambda: day * DAY)
+    call = StoredCall(model, Sampling(), lambda one: one.output_tokens / 4, lambda: day * DAY)
     count = len(answers)
     with (
         closing(Ledger.open(path)) as ledger,

@@ -23,8 +23,8 @@ from relquery.arrays import Int64s
 from relquery.backends.base import cancelling, tell
 from relquery.ledger import (
     AnswerStore,
-    Call,
     Keys,
+    StoredCall,
     has_one_answer,
     is_known,
     look_up,
@@ -112,7 +112,7 @@ class CacheLookup:
             return
         backend, is_settled = context.backend, self.is_settled
         usd = usd_of(backend)
-        call = Call(backend.name, sampling, usd)
+        call = StoredCall(backend.name, sampling, usd)
         with turns(prompts, places, self.ledger, self.keys, call) as some:
             for turn in some:
                 is_settled |= bool(turn.known)
