@@ -47,7 +47,7 @@ class Named(NamedTuple):
         return Named(self.table.lower(), self.column.lower())
 
 
-class Column(NamedTuple):
+class TextColumn(NamedTuple):
     """SQL of a table and of a column of text."""
 
     table: str
@@ -72,7 +72,7 @@ def find_table(written: str, database: Database) -> str | None:
     return None
 
 
-def find_column(named: Named, database: Database, function: str = "") -> Column:
+def find_column(named: Named, database: Database, function: str = "") -> TextColumn:
     """The column that is named, or the only one with text. function: that searches it, for errors.
 
     Raises QueryError, also for a table that does not exist, and UnknownColumnError.
@@ -83,11 +83,11 @@ def find_column(named: Named, database: Database, function: str = "") -> Column:
         for name, kind in columns:
             if name.lower() == named.column.lower():
                 is_text = kind == "VARCHAR"
-                return Column(table, quoted(name) if is_text else f"{quoted(name)}::VARCHAR")
+                return TextColumn(table, quoted(name) if is_text else f"{quoted(name)}::VARCHAR")
         raise UnknownColumnError(named.column, f"'{named.table}'", [name for name, _ in columns])
     texts = [name for name, kind in columns if kind == "VARCHAR"]
     if len(texts) == 1:
-        return Column(table, quoted(texts[0]))
+        return TextColumn(table, quoted(texts[0]))
     some = f"{len(texts)} columns of text ({', '.join(texts)})" if texts else "no column of text"
     example = texts[0] if texts else columns[0][0]
     raise QueryError(

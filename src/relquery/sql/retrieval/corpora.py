@@ -23,8 +23,8 @@ from relquery.retrieval.vectors import VectorIndex
 from relquery.sql.host.database import Database
 from relquery.sql.retrieval.columns import (
     OF_TABLES,
-    Column,
     Named,
+    TextColumn,
     find_column,
     find_table,
     is_entry,
@@ -43,7 +43,7 @@ class Searched:
     and the texts that begin groups.
     """
 
-    column: Column
+    column: TextColumn
     texts: pa.Array
     corpus: Corpus | None = None
     found: dict[int, dict[str, Found]] = field(default_factory=dict)
