@@ -30,7 +30,7 @@ from relquery.errors import ConfigError, MissingExtraError, did_you_mean, unknow
 
 if TYPE_CHECKING:
     from relquery.model.served import ServedModel
-    from relquery.model.torch_runtime.compare import Compared
+    from relquery.model.torch_runtime.compare import TextComparison
 
 _LOG = logging.getLogger(__name__)
 _ENGINE_OPTIONS = [field.name for field in fields(EngineConfig)]
@@ -157,7 +157,7 @@ def _resolve(model: str) -> str:
     return str(model_path()) if model == "demo" else model
 
 
-def compare_with_stock(model: str) -> Iterator[Compared]:
+def compare_with_stock(model: str) -> Iterator[TextComparison]:
     """What a model of this machine and transformers make of some texts. Raises ModelError, and
     MissingExtraError without transformers."""
     try:

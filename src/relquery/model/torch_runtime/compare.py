@@ -25,7 +25,7 @@ TOKENS = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class TextComparison:
     """What both make of a text.
 
     off: how far their log-probabilities are apart, relative to their size. same: how many greedy
@@ -38,7 +38,7 @@ class Compared:
     tokens: int
 
 
-def compare(spec: str, dtype: str = "float32") -> Iterator[Compared]:
+def compare(spec: str, dtype: str = "float32") -> Iterator[TextComparison]:
     """Compare a model on some texts. Raises ModelError for one that is not computed here."""
     file = find_gguf(spec)
     stock: Any
@@ -51,7 +51,7 @@ def compare(spec: str, dtype: str = "float32") -> Iterator[Compared]:
         stock = read_gguf_network(file, DTYPES[dtype])
     stock.eval()
     for text in TEXTS:
-        yield Compared(text, *_apart(model, stock, model.tokenizer.encode_whole(text)))
+        yield TextComparison(text, *_apart(model, stock, model.tokenizer.encode_whole(text)))
     model.close()
 
 
