@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from relquery.backends.local.labels import Comparison
+from relquery.backends.local.labels import ComparedTexts
 from relquery.model.networks.random import byte_tokenizer
 from relquery.model.text.render import Renderer
 
@@ -14,8 +14,8 @@ END = frozenset({256})
 TEXT = st.text("aYes é🎉\n.", max_size=6)
 
 
-def comparison(texts: list[str], stop: list[str] | None = None) -> Comparison:
-    return Comparison(RENDERER, END, texts, stop or [])
+def comparison(texts: list[str], stop: list[str] | None = None) -> ComparedTexts:
+    return ComparedTexts(RENDERER, END, texts, stop or [])
 
 
 def test_an_answer_is_decided_once_it_can_be_neither() -> None:
@@ -48,7 +48,7 @@ def test_what_becomes_a_text_is_not_decided(texts: list[str], stop: list[str], m
 def test_drafts_are_the_texts_unless_they_are_too_much() -> None:
     for texts in (["Yes" * 6], [""], [f"{number:02}" for number in range(16)]):
         assert comparison(texts).drafts() is None
-    with_an_end = Comparison(RENDERER, frozenset(RENDERER.encode("o")), ["Yes", "No"], [])
+    with_an_end = ComparedTexts(RENDERER, frozenset(RENDERER.encode("o")), ["Yes", "No"], [])
     for each, tokens in ((comparison(["Yes", "No", "", "Yes"]), 5), (with_an_end, 3)):
         drafts = each.drafts()
         assert drafts is not None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from relquery.backends.local.labels import Comparison, Labels
+from relquery.backends.local.labels import ComparedTexts, Labels
 from relquery.engine.requests.labels import Normalization
 from relquery.engine.requests.pieces import PLAIN, Adapter, Chain, Placing
 from relquery.engine.requests.request import Draw, History, Request, Rules
@@ -165,7 +165,7 @@ class Asking:
             self._trie = self._labels.to_score_unasked()
         self._compared, self._drafts = None, None
         if isinstance(sampling, Compared) and not sampling.labels and grammar is None:
-            self._compared = Comparison(renderer, model.end, sampling.texts, self._stop)
+            self._compared = ComparedTexts(renderer, model.end, sampling.texts, self._stop)
             is_drafted = sampling.max_tokens > 1 and self._logprobs is None
             is_drafted &= self._adjusted is None  # a draft's draws do not know what it has drawn
             if sampling.temperature == 0 and is_drafted:

@@ -78,7 +78,7 @@ class Labels:
         return bool(tokens) and not self._end.intersection(tokens)
 
 
-class Comparison:
+class ComparedTexts:
     """What an answer is compared with.
 
     end: ids that end an answer. stop: strings that do, and are cut from it.
