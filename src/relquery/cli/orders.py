@@ -16,7 +16,7 @@ _DEPENDENCIES = 12
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class OrderComparison:
     """What methods of ordering reach, side by side."""
 
     names: tuple[str, ...]

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from relquery.cli.command import argument, command_of, option
 from relquery.cli.interrupt import exits_when_interrupted
-from relquery.cli.orders import Comparison
+from relquery.cli.orders import OrderComparison
 from relquery.cli.tables import (
     check_rows,
     find_file,
@@ -169,11 +169,11 @@ class Reorder:
         methods: Sequence[Order],
         settings: dict[str, Any],
         tell: Callable[[str], None],
-    ) -> Comparison:
+    ) -> OrderComparison:
         """Order the table by each of the methods."""
         columns = encode(data)
         given = [each for text in self.fd or () for each in read_dependency(text)]
-        compared = Comparison(columns.names, data.num_rows, {}, {})
+        compared = OrderComparison(columns.names, data.num_rows, {}, {})
         for method in methods:
             tell(method)
             options = {**settings, "dependencies": given}
