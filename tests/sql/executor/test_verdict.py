@@ -13,7 +13,7 @@ from relquery.prompt import Answer, Compared, Finish, Sampling
 from relquery.reordering.schedule import Report, Schedule
 from relquery.sql.binder.call import Task
 from relquery.sql.executor.dispatch import CacheLookup
-from relquery.sql.executor.guard import Comparison, agree, sample
+from relquery.sql.executor.guard import OrderAgreement, agree, sample
 from relquery.sql.types.leaves import Leaf
 from relquery.sql.types.shape import ListOf, Output, Part, Shape, StructOf
 from tests.cases import values
@@ -80,8 +80,8 @@ def looked_up(*texts: str) -> CacheLookup:
 
 def test_an_order_is_pinned_below_the_least_agreement_and_not_at_it() -> None:
     reordered, written = looked_up(*["a"] * 20), looked_up(*["a"] * 19, "b")
-    assert not Comparison.of(reordered, written, TEXT, 0.95).is_pinned
-    below = Comparison.of(reordered, written, TEXT, 0.96)
+    assert not OrderAgreement.of(reordered, written, TEXT, 0.95).is_pinned
+    below = OrderAgreement.of(reordered, written, TEXT, 0.96)
     assert (below.is_pinned, below.order) == (True, "pinned: agreement 0.95 of 20")
 
 

@@ -22,7 +22,7 @@ from relquery.sql.executor.dispatch import (
     CallDispatch,
     ask_again,
 )
-from relquery.sql.executor.guard import Comparison, compare
+from relquery.sql.executor.guard import OrderAgreement, compare
 from relquery.sql.executor.reading import check_complete
 from relquery.sql.inputs.inputs import Question
 
@@ -46,7 +46,7 @@ class Replies:
     known: int
     solver_seconds: float = 0.0
     phr: float = 0.0
-    comparison: Comparison | None = None
+    comparison: OrderAgreement | None = None
 
     @property
     def spent(self) -> dict[str, Any]:
@@ -63,7 +63,7 @@ class Replies:
 
 
 def ask(
-    question: Question, context: ExecutionContext, comparison: Comparison | None = None
+    question: Question, context: ExecutionContext, comparison: OrderAgreement | None = None
 ) -> Replies:
     """Answer a call for every row; equal inputs are asked once.
 
@@ -125,7 +125,7 @@ class _CallAnswers:
         answers = [lookup.known.get(row, NO_ANSWER) for row in range(dispatch.inputs.count)]
         return cls(dispatch, is_pinned, lookup, answers, lookup.lacks(lookup.inputs))
 
-    def take(self, compared: Comparison | None) -> None:
+    def take(self, compared: OrderAgreement | None) -> None:
         """Take the answers of a guard that count; an answer that the ledger has for a row stays,
         unless the order is pinned.
         """
@@ -196,7 +196,7 @@ class EarlierAnswers:
     comparison: of answers in two orders; None if there was none.
     """
 
-    comparison: Comparison | None = None
+    comparison: OrderAgreement | None = None
     _asked: list[tuple[Question, Replies]] = field(default_factory=list)
     _answers: dict[_Input, Answer] = field(default_factory=dict)
 

@@ -27,7 +27,7 @@ from relquery.prompt import Answer, Finish
 from relquery.sql.binder.call import Task
 from relquery.sql.executor.ask import Replies, ask
 from relquery.sql.executor.context import ExecutionContext, usd_of
-from relquery.sql.executor.guard import Comparison
+from relquery.sql.executor.guard import OrderAgreement
 from relquery.sql.executor.reading import read_answer
 from relquery.sql.inputs.inputs import Inputs, Question
 from relquery.sql.planner.plan import PlannedCall
@@ -143,7 +143,7 @@ def ask_cascade(
     context: ExecutionContext,
     cascade: CascadeConfig,
     embed: Embed,
-    comparison: Comparison | None = None,
+    comparison: OrderAgreement | None = None,
 ) -> Proxied:
     """Answer a call for every row. The arguments are those of `ask`; see there."""
     run = Run.of(question, context, comparison)
@@ -189,7 +189,7 @@ class Run:
 
     question: Question
     context: ExecutionContext
-    comparison: Comparison | None
+    comparison: OrderAgreement | None
     of_row: Int64s
     """(rows,), the input of each row, or -1; see Inputs."""
     first: Int64s
@@ -200,7 +200,7 @@ class Run:
 
     @classmethod
     def of(
-        cls, question: Question, context: ExecutionContext, comparison: Comparison | None
+        cls, question: Question, context: ExecutionContext, comparison: OrderAgreement | None
     ) -> Run:
         """Nothing asked yet."""
         of_row = Inputs.of(question).of_row

@@ -37,7 +37,7 @@ _NUMERIC = ("DECIMAL", "DOUBLE", "FLOAT")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Comparison:
+class OrderAgreement:
     """Two answers to each of some inputs, by input, and how many of them are the same.
 
     inputs: which were compared. least: the share of answers that must be the same.
@@ -52,7 +52,7 @@ class Comparison:
     @classmethod
     def of(
         cls, reordered: CacheLookup, written: CacheLookup, task: Task, least: float
-    ) -> Comparison:
+    ) -> OrderAgreement:
         """Compare the answers to the same inputs in both orders."""
         inputs, one, other = reordered.inputs, reordered.known, written.known
         pairs = ((one.get(row, NO_ANSWER), other.get(row, NO_ANSWER)) for row in inputs.tolist())
@@ -102,7 +102,7 @@ def sample(schedule: Schedule | None, most: int) -> Schedule | None:
     return schedule.part(moved) if len(moved) else None
 
 
-def compare(dispatch: CallDispatch, schedule: Schedule | None) -> Comparison | None:
+def compare(dispatch: CallDispatch, schedule: Schedule | None) -> OrderAgreement | None:
     """Ask a sample of the inputs in both orders. None without a guard, or if no fields move.
 
     What the ledger has is not asked again.
@@ -119,7 +119,7 @@ def compare(dispatch: CallDispatch, schedule: Schedule | None) -> Comparison | N
     dispatch.send(left.rows, left, reordered, reordered.known.__setitem__)
     as_written = dispatch.inputs.sorted(inputs[written.lacks(inputs)])
     dispatch.send(as_written, None, written, written.known.__setitem__)
-    return Comparison.of(reordered, written, dispatch.question.task, config.guard)
+    return OrderAgreement.of(reordered, written, dispatch.question.task, config.guard)
 
 
 def agree(one: Answer, other: Answer, task: Task) -> bool:

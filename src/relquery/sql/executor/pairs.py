@@ -30,7 +30,7 @@ from relquery.sql.executor.ask import Replies, ask
 from relquery.sql.executor.cascade import SEED, Proxied, Run, proxy_stage
 from relquery.sql.executor.context import ExecutionContext
 from relquery.sql.executor.dispatch import answer_prompts
-from relquery.sql.executor.guard import Comparison
+from relquery.sql.executor.guard import OrderAgreement
 from relquery.sql.executor.reading import read_answer
 from relquery.sql.inputs.cells import Cells
 from relquery.sql.inputs.inputs import Question
@@ -106,7 +106,7 @@ def ask_by_labels(
     question: Question,
     context: ExecutionContext,
     cascade: CascadeConfig,
-    comparison: Comparison | None = None,
+    comparison: OrderAgreement | None = None,
 ) -> Proxied:
     """Answer a call about two fields for every row. The arguments are those of `ask`; see there."""
     run = Run.of(question, context, comparison)
