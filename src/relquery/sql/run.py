@@ -38,7 +38,15 @@ from relquery.sql.parser import build
 from relquery.sql.parser.parse import parser
 from relquery.sql.parser.shell import Shell
 from relquery.sql.parser.tokens import tokenize
-from relquery.sql.parser.tree import Column, Comparison, Constant, Node, Query, Select, Show
+from relquery.sql.parser.tree import (
+    Column,
+    ComparisonExpression,
+    Constant,
+    Node,
+    Query,
+    Select,
+    Show,
+)
 from relquery.sql.planner.statement import Plan, plan
 from relquery.sql.result import CostAccumulator
 
@@ -165,7 +173,7 @@ def _has_no_rows(bound: Bound, database: Database) -> bool:
         return True
     if not isinstance(query, Select) or bound.functions.in_select(query):
         return False
-    plain = (Constant, Comparison)
+    plain = (Constant, ComparisonExpression)
     for one in build.conjuncts(query.where):
         if all(isinstance(node, plain) or type(node) is Node for node in one.walk()):
             found = database.fetch(f"SELECT ({parser().sql(one)}) IS TRUE")

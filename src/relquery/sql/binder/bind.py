@@ -46,7 +46,7 @@ from relquery.sql.parser.tree import (
     Argument,
     Cast,
     Column,
-    Comparison,
+    ComparisonExpression,
     Constant,
     Entry,
     Expression,
@@ -356,7 +356,11 @@ def _error_at(column: Column | Star, sources: Sources, sql: str) -> QueryError |
     if found or not columns or (column.table and not alias):
         return None
     equals = column.parent
-    if isinstance(equals, Comparison) and equals.left is column and _is_option(column, equals):
+    if (
+        isinstance(equals, ComparisonExpression)
+        and equals.left is column
+        and _is_option(column, equals)
+    ):
         start, end = equals.span or (0, 0)
         written = sql.encode()[start:end].decode(errors="replace")
         name, value = column.name, written.partition("=")[2].strip()
@@ -370,7 +374,7 @@ def _error_at(column: Column | Star, sources: Sources, sql: str) -> QueryError |
     return UnknownColumnError(column.name, where, known)
 
 
-def _is_option(column: Column, equals: Comparison) -> bool:
+def _is_option(column: Column, equals: ComparisonExpression) -> bool:
     """Whether a comparison such as `labels = [...]` is meant to set an option of a function."""
     argument = equals.parent
     function = argument.parent if isinstance(argument, Argument) else None

@@ -87,7 +87,7 @@ def _passes_value(node: Node, parent: Node) -> bool:
 
 def compared_in(node: Node | None) -> Sequence[Expression] | None:
     """The values that a comparison, BETWEEN or IN compares; None for anything else."""
-    if isinstance(node, tree.Comparison):
+    if isinstance(node, tree.ComparisonExpression):
         return node.left, node.right
     if isinstance(node, tree.Between):
         return node.value, node.lower, node.upper

@@ -40,7 +40,7 @@ from relquery.sql.optimizer.reads import (
 from relquery.sql.parser import build
 from relquery.sql.parser.tree import (
     Column,
-    Comparison,
+    ComparisonExpression,
     Expression,
     Join,
     Node,
@@ -216,7 +216,7 @@ class _Joined:
         is_open = has_call(condition) or functions.has_query(condition)
         if is_open or has_lambda(condition) or functions.is_volatile(condition):
             return
-        if isinstance(condition, Comparison) and condition.kind == build.EQUAL:
+        if isinstance(condition, ComparisonExpression) and condition.kind == build.EQUAL:
             sides = condition.left, condition.right
             for one, other in (sides, sides[::-1]):
                 at = self.place(one) if isinstance(one, Column) else None

@@ -68,9 +68,9 @@ def operation(kind: str, *operands: Expression) -> tree.Operator:
     return tree.Operator(type=kind, children=list(operands))
 
 
-def compared(kind: str, left: Expression, right: Expression) -> tree.Comparison:
+def compared(kind: str, left: Expression, right: Expression) -> tree.ComparisonExpression:
     """A comparison."""
-    return tree.Comparison(type=kind, left=left, right=right)
+    return tree.ComparisonExpression(type=kind, left=left, right=right)
 
 
 def all_of(conditions: Iterable[Expression]) -> Expression:

@@ -294,7 +294,7 @@ class Conjunction(Expression, kind="CONJUNCTION"):
         return self.kind == "CONJUNCTION_AND"
 
 
-class Comparison(Expression, kind="COMPARISON"):
+class ComparisonExpression(Expression, kind="COMPARISON"):
     """`=`, `<`, IS DISTINCT FROM and the like. kind: as DuckDB has it, e.g. COMPARE_EQUAL."""
 
     kind: _Arg[str] = _Arg("type")

@@ -32,7 +32,7 @@ from relquery.sql.parser.parse import parser
 from relquery.sql.parser.tree import (
     Between,
     Column,
-    Comparison,
+    ComparisonExpression,
     Expression,
     Node,
     Operator,
@@ -243,7 +243,7 @@ def _comparisons(plan: SelectPlan) -> Mapping[int, list[tuple[list[str], bool]]]
     found = defaultdict[int, list[tuple[list[str], bool]]](list)
     for column in (one for tree in trees for one in tree.find_all(Column)):
         if (call := ours.call_of(column.name)) is not None:
-            around = column.ancestor(Comparison, Operator)
+            around = column.ancestor(ComparisonExpression, Operator)
             is_of_branch = around is not None and OF_BRANCH in around.meta
             found[call].append((_compared_with(column), is_of_branch))
     return found
@@ -253,7 +253,7 @@ def _compared_with(column: Column) -> list[str]:
     """The string literals that a column is compared with; empty if it is not compared."""
     comparison = column.parent
     sides = compared_in(comparison)
-    is_order = isinstance(comparison, Comparison) and comparison.kind not in _EQUALITY
+    is_order = isinstance(comparison, ComparisonExpression) and comparison.kind not in _EQUALITY
     if sides is None or is_order or isinstance(comparison, Between):
         return []
     texts = [literal_of(side) for side in sides if side is not column]
