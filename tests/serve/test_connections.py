@@ -18,11 +18,11 @@ from relquery.serve.app import make_app
 from relquery.serve.auth import Authenticator
 from relquery.serve.metrics import Metrics
 from relquery.serve.middleware import RequestMiddleware
-from relquery.serve.serving import Connection
+from relquery.serve.serving import HttpConnection
 from relquery.serve.settings import ServeConfig
 
 
-class Hasty(Connection):
+class Hasty(HttpConnection):
     patience = 0.2
 
 

@@ -42,7 +42,7 @@ MOST_HEAD = 64 << 10
 _WORDS = {400: "Bad Request", 408: "Request Timeout", 431: "Request Header Fields Too Large"}
 
 
-class Connection(HttpToolsProtocol):
+class HttpConnection(HttpToolsProtocol):
     """uvicorn's, which by itself would wait for a head of any size without end.
 
     patience: seconds in which a head must come, in which more of a body must come, and in which all
@@ -294,7 +294,7 @@ def _settings(app: ASGIApp, config: ServeConfig) -> uvicorn.Config:
         timeout_graceful_shutdown=1,
         server_header=False,
         proxy_headers=False,  # nothing here asks where a request comes from
-        http=Connection,
+        http=HttpConnection,
         ws="none",
         backlog=BACKLOG,
         timeout_keep_alive=KEEP_ALIVE,
