@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from relquery.errors import ConfigError, QueryError
-from relquery.spans.corpus import Corpus, lookup, passages
+from relquery.spans.corpus import FullTextCorpus, lookup, passages
 
-CORPUS = Corpus(["the cat sat on the mat", "dogs bark", "a dog and a cat", "ünïcode fish"])
+CORPUS = FullTextCorpus(["the cat sat on the mat", "dogs bark", "a dog and a cat", "ünïcode fish"])
 
 
 def test_texts_that_fit_best_come_first() -> None:
@@ -21,21 +21,21 @@ def test_texts_that_fit_best_come_first() -> None:
 def test_a_question_is_words_whatever_the_search_engine_means_by_them() -> None:
     for query in ('"', "NEAR(", "a AND", "cat*", "text:cat", "-dog", "\0", "\ud800"):
         CORPUS.search(query, 3)
-    assert CORPUS.search("?!", 3) == Corpus([]).search("cat", 3) == [], "no words"
+    assert CORPUS.search("?!", 3) == FullTextCorpus([]).search("cat", 3) == [], "no words"
     words = " ".join(f"w{i}" for i in range(50_000))
     assert CORPUS.search(f"cat {words}", 1) != [], "a long question"
 
 
 def test_texts_come_back_as_they_were() -> None:
     odd = "odd\0 \ud800 text"
-    assert Corpus([odd]).search("text", 1) == [odd]
+    assert FullTextCorpus([odd]).search("text", 1) == [odd]
 
 
 def test_a_corpus_is_a_list_of_texts_and_corpora_have_names() -> None:
     no_texts: tuple[Any, ...] = ("text", 5, ["a", 5])
     for given in no_texts:
         with pytest.raises(QueryError, match="corpus"):
-            Corpus(given)
+            FullTextCorpus(given)
     no_names: tuple[Any, ...] = (5, True, ["text"])
     for given in no_names:
         with pytest.raises(ConfigError, match=r"corpora is .*; it must be a dict"):

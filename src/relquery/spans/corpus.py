@@ -12,13 +12,13 @@ from relquery.ir.rules import Lookup
 from relquery.unicode import valid
 
 Search = Callable[[str, int], Sequence[str]]
-Corpora = Mapping[str, "Iterable[str] | Search | Corpus"]
+Corpora = Mapping[str, "Iterable[str] | Search | FullTextCorpus"]
 
 _WORD = re.compile(r"\w+")
 _MOST_WORDS = 200  # per question; the rarest words matter most, and SQLite limits expression size
 
 
-class Corpus:
+class FullTextCorpus:
     """Texts in memory, indexed by SQLite's FTS5. `search` returns the best matches."""
 
     def __init__(self, texts: Iterable[str]) -> None:
@@ -76,10 +76,10 @@ def lookup(corpora: Corpora) -> Lookup:
             )
         if name not in searches:
             given = corpora[name]
-            if isinstance(given, Corpus):
+            if isinstance(given, FullTextCorpus):
                 searches[name] = given.search
             else:
-                searches[name] = given if callable(given) else Corpus(given).search
+                searches[name] = given if callable(given) else FullTextCorpus(given).search
         try:
             texts = searches[name](query, limit)
         except Exception as error:  # anything that a user's function raises
