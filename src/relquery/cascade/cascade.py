@@ -11,7 +11,7 @@ import numpy as np
 from relquery.arrays import Bools, Floats, Int64s
 from relquery.cascade.bounds import BOUND
 from relquery.cascade.proxies import certainty
-from relquery.cascade.thresholds import Cut, Decision, decide, decide_by_head
+from relquery.cascade.thresholds import Decision, ProxyCut, decide, decide_by_head
 from relquery.config import Targets
 from relquery.errors import ConfigError
 
@@ -31,7 +31,7 @@ class Decided:
     """The most of them that the oracle would have answered otherwise, as far as was shown."""
 
     @classmethod
-    def of(cls, mask: Bools, cut: Cut, scores: Floats, weights: Int64s) -> Decided | None:
+    def of(cls, mask: Bools, cut: ProxyCut, scores: Floats, weights: Int64s) -> Decided | None:
         """None where the proxy decides nothing."""
         rows = int(weights[mask].sum())
         if not rows:

@@ -101,16 +101,16 @@ class Side:
         start, self.reach = self.reach, min(len(self.order), self.reach + max(step, _LEAST_PILOT))
         return self.order[start : self.reach][self.coins[start : self.reach] > 0]
 
-    def cuts(self, labels: Labels) -> Iterator[Cut]:
+    def cuts(self, labels: Labels) -> Iterator[ProxyCut]:
         """Its rungs, as the labels so far have it."""
         hits = self.hits(labels)
         for rung in self.plan.rungs:
             stop = int(np.searchsorted(hits, rung.hits, side="right"))
-            yield Cut(self.order[:stop], rung)
+            yield ProxyCut(self.order[:stop], rung)
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class ProxyCut:
     """What one side decides without the oracle."""
 
     calls: Int64s
@@ -122,7 +122,7 @@ class Cut:
         return int(weights[self.calls][~labels.asked[self.calls]].sum())
 
 
-NOTHING = Cut(np.empty(0, np.int64), Rung(-1, 0))
+NOTHING = ProxyCut(np.empty(0, np.int64), Rung(-1, 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ class Decision:
     """Calls that the proxy accepts (for accuracy: whose label it gives)."""
     rejected: Bools
     """Calls that the proxy rejects."""
-    cuts: tuple[Cut, Cut]
+    cuts: tuple[ProxyCut, ProxyCut]
     """What is accepted and what is rejected."""
     drawn: int
     """Calls that were asked to plan and to bound, and because they have no score."""
@@ -277,9 +277,9 @@ def _settle(
     targets: Targets,
     labels: Labels,
     seen: Bools,
-) -> Generator[Int64s, Sequence[bool | None], tuple[Cut, Cut]]:
+) -> Generator[Int64s, Sequence[bool | None], tuple[ProxyCut, ProxyCut]]:
     """Ask what no side decides, with the rungs that save most and still meet the targets."""
-    by_side: dict[bool, list[Cut]] = {False: [NOTHING], True: [NOTHING]}
+    by_side: dict[bool, list[ProxyCut]] = {False: [NOTHING], True: [NOTHING]}
     for side in sides:
         by_side[side.wrong] += side.cuts(labels)
     pairs = list(product(by_side[False], by_side[True]))
@@ -299,7 +299,12 @@ def _settle(
 
 
 def _meets(
-    top: Cut, bottom: Cut, expected: float, weights: Int64s, targets: Targets, labels: Labels
+    top: ProxyCut,
+    bottom: ProxyCut,
+    expected: float,
+    weights: Int64s,
+    targets: Targets,
+    labels: Labels,
 ) -> bool:
     """Whether the bounds show the targets. expected: rows with a yes among those to be asked."""
     accepted, rejected = top.rows(weights, labels), bottom.rows(weights, labels)
