@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from relquery.errors import ConfigError
-from relquery.serve.bodies import Declared, read_declared
+from relquery.serve.bodies import DeclaredFields, read_declared
 from relquery.serve.errors import HttpError
 from relquery.serve.middleware import Pages
 from relquery.serve.settings import ServeConfig, is_local
@@ -54,7 +54,7 @@ def test_a_header_is_json_or_pairs() -> None:
         "id=q7; rows=40; deadline=2.5",
         'id="q7";rows=40;deadline=2.5;',
     ):
-        assert read_declared(text) == Declared(id="q7", rows=40, deadline=2.5)
+        assert read_declared(text) == DeclaredFields(id="q7", rows=40, deadline=2.5)
 
 
 @pytest.mark.parametrize(

@@ -168,7 +168,7 @@ class Inner(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class Declared(Inner):
+class DeclaredFields(Inner):
     """What a client declares about the relQuery that a request belongs to."""
 
     id: Annotated[str, Field(min_length=1, max_length=200)] | None = None
@@ -183,7 +183,7 @@ HEADER = "relquery"
 """Which declares the same as a body's field of this name."""
 
 
-def declared_by(body: Declared | None, headers: Sequence[str]) -> engine.Declared | None:
+def declared_by(body: DeclaredFields | None, headers: Sequence[str]) -> engine.Declared | None:
     """What a body and its headers declare; where they say the same, once. Raises HttpError."""
     fields: dict[str, Any] = {} if body is None else body.model_dump(exclude_none=True)
     for text in headers:
@@ -200,17 +200,17 @@ def declared_by(body: Declared | None, headers: Sequence[str]) -> engine.Declare
         return engine.Declared(**{"id": None, "rows": None, "deadline": None} | fields)
 
 
-def read_declared(text: str) -> Declared:
+def read_declared(text: str) -> DeclaredFields:
     """What a header declares: `{"id": "q7", "rows": 40}` or `id=q7; rows=40; deadline=2.5`.
 
     Raises HttpError, which names what is wrong.
     """
     fields = _fields_of(text)
     for name in fields:
-        if name not in Declared.model_fields:
-            raise _wrong(unknown("field", name, Declared.model_fields), name)
+        if name not in DeclaredFields.model_fields:
+            raise _wrong(unknown("field", name, DeclaredFields.model_fields), name)
     try:
-        return Declared.model_validate(fields, strict=False)  # what stands in pairs is text
+        return DeclaredFields.model_validate(fields, strict=False)  # what stands in pairs is text
     except ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0])

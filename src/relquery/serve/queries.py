@@ -63,7 +63,7 @@ class Sampled(bodies.Body):
     stop: Annotated[list[bodies.Label], Field(max_length=16)] | bodies.Label | None = None
     labels: Annotated[list[bodies.Label], Field(min_length=1, max_length=1000)] | None = None
     schema_: dict[str, Any] | str | None = Field(None, alias="schema")
-    relquery: bodies.Declared | None = None
+    relquery: bodies.DeclaredFields | None = None
 
     def given(self, *names: str) -> dict[str, Any]:
         """Those of these fields that are set."""

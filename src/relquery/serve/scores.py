@@ -22,7 +22,7 @@ from relquery.backends.embedding.load import LocalEmbedder, load_embedder
 from relquery.engine.requests.labels import Normalization
 from relquery.errors import ConfigError
 from relquery.prompt import Answer, Prompt, Role, Sampling, Span
-from relquery.serve.bodies import ANY, Body, Declared, Inner, Label, Positive, example
+from relquery.serve.bodies import ANY, Body, DeclaredFields, Inner, Label, Positive, example
 from relquery.serve.errors import HttpError, Json, bad_request, not_supported, refusing
 from relquery.serve.openai.choices import finish_of, usage_of
 from relquery.serve.openai.completions import TokenId, raw_prompt
@@ -45,7 +45,7 @@ class ScoreBody(Body):
     messages: Messages | None = None
     labels: Annotated[list[Label], Field(min_length=1)]
     normalization: Normalization = "joint"
-    relquery: Declared | None = None
+    relquery: DeclaredFields | None = None
 
 
 @router.post("/v1/score")

@@ -25,7 +25,7 @@ from relquery.engine.requests.relquery import Latency
 from relquery.errors import ConfigError
 from relquery.prompt import Answer, Finish, Prompt, Sampling
 from relquery.serve.auth import AdmissionController, Authenticator, Identity
-from relquery.serve.bodies import Declared, declared_by
+from relquery.serve.bodies import DeclaredFields, declared_by
 from relquery.serve.errors import HttpError, Json, as_http, stopping
 from relquery.serve.metrics import Metrics
 from relquery.serve.settings import ServeConfig
@@ -214,7 +214,7 @@ class RequestScope:
         self,
         model: NamedModel,
         groups: Sequence[PromptGroup],
-        body: Declared | None = None,
+        body: DeclaredFields | None = None,
         **more: Any,
     ) -> JobAnswers:
         """Ask prompts as one relQuery; the prompts of all groups are counted through.
@@ -265,7 +265,7 @@ class RequestScope:
         found = dict(zip(places, answers, strict=True))
         return Json(form.whole([found[place] for place in range(len(found))]))
 
-    def declared(self, body: Declared | None = None) -> engine.Declared:
+    def declared(self, body: DeclaredFields | None = None) -> engine.Declared:
         """The relQuery that all calls of one job belong to. Raises HttpError."""
         return _named(declared_by(body, self._headers))
 
@@ -342,7 +342,7 @@ class AskingBody(Protocol):
     """What all bodies that ask for answers have."""
 
     stream: bool | None
-    relquery: Declared | None
+    relquery: DeclaredFields | None
 
 
 async def scope_of(request: Request) -> RequestScope:

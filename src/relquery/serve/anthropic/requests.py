@@ -285,7 +285,7 @@ class MessageBody(Counted):
     top_k: bodies.Natural | None = None
     metadata: Metadata | None = None
     service_tier: Literal["auto", "standard_only"] | None = None
-    relquery: bodies.Declared | None = None
+    relquery: bodies.DeclaredFields | None = None
 
 
 def sampling_of(body: MessageBody) -> Sampling:

@@ -110,7 +110,7 @@ class Sampled(bodies.Body):
     repetition_penalty: Annotated[float, Field(ge=0.001, le=1000)] | None = None
     ignore_eos: bool | None = None
     structured_outputs: StructuredOutputs | None = None
-    relquery: bodies.Declared | None = None
+    relquery: bodies.DeclaredFields | None = None
 
     @property
     def choices(self) -> int:

@@ -139,7 +139,7 @@ class ResponseBody(fields.CallsTools):
     stream: bool | None = None
     stream_options: fields.Padding | None = None
     reasoning: Reasoning | None = None
-    relquery: bodies.Declared | None = None
+    relquery: bodies.DeclaredFields | None = None
 
 
 def _messages(items: Sequence[InputMessage | CallItem | ResultItem]) -> list[fields.ChatMessage]:
