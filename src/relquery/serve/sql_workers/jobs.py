@@ -37,7 +37,7 @@ Options = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class JobContext:
     """What a job has."""
 
     connection: Connection
@@ -48,7 +48,7 @@ class Desk:
 
 
 def run_sql(
-    desk: Desk,
+    desk: JobContext,
     query: str,
     params: Any,
     options: Options,
@@ -88,14 +88,14 @@ def run_sql(
         desk.tell(content[start : start + PART])
 
 
-def explain_sql(desk: Desk, query: str, params: Any, options: Options) -> tuple[str, Any]:
+def explain_sql(desk: JobContext, query: str, params: Any, options: Options) -> tuple[str, Any]:
     """The text and the rows of an explanation. options: of Connection.explain."""
     check_reads(query, desk.connection.database, desk.tables.all)
     found = desk.connection.explain(query, params, **options)
     return str(found), plain(found.arrow().to_pylist())
 
 
-def answer_spans(desk: Desk, query: WireQuery) -> Any:
+def answer_spans(desk: JobContext, query: WireQuery) -> Any:
     """Answers to a span query, which may search the tables and the documents that came with it.
     Raises RequestError if a generation fails."""
     corpora = {}
@@ -108,12 +108,12 @@ def answer_spans(desk: Desk, query: WireQuery) -> Any:
     return desk.connection.run(query.node, corpora=corpora)
 
 
-def prepare_spans(desk: Desk, query: WireQuery) -> int:
+def prepare_spans(desk: JobContext, query: WireQuery) -> int:
     """Compute the states of what a span query reads in any order; of how many texts."""
     return prepare(Seq(tuple(_bags(query.node))), desk.connection.backend)
 
 
-def answer_prompt(desk: Desk, schema: str, prompt: str, options: Options) -> Any:
+def answer_prompt(desk: JobContext, schema: str, prompt: str, options: Options) -> Any:
     """The answer to a prompt over a schema. options: of Connection.prompt. Raises MarkupError."""
     desk.connection.register(Schema.parse(schema))
     return desk.connection.prompt(prompt, **options)

@@ -41,7 +41,7 @@ from relquery.errors import ConfigError, QueryError
 from relquery.ledger import Ledger
 from relquery.prompt import Answer, Finish
 from relquery.serve.errors import bad_request
-from relquery.serve.sql_workers.jobs import JOBS, Desk, run_sql
+from relquery.serve.sql_workers.jobs import JOBS, JobContext, run_sql
 from relquery.serve.sql_workers.tables import Tables
 from relquery.serve.sql_workers.work import Work
 from relquery.sql.exchange.arrow import Most
@@ -201,7 +201,7 @@ _FIRST_TO_END = "1000"  # when the machine has no memory left
 _NO_MEMORY = ("Out of Memory", "bad allocation", "bad_alloc", "Allocation failure", "allocate")
 
 
-def prepared(files: Mapping[str, str], memory: str, indexes: str) -> Desk:
+def prepared(files: Mapping[str, str], memory: str, indexes: str) -> JobContext:
     """What workers begin with: a connection to the tables, and all that statements need is loaded.
 
     files, memory: see Tables. indexes: folder for those of searched tables.
@@ -210,13 +210,13 @@ def prepared(files: Mapping[str, str], memory: str, indexes: str) -> Desk:
     tables = Tables(files, memory, connection.database)
     database = replace(connection.database, most=MOST_READ)
     connection = replace(connection, database=database)
-    desk = Desk(connection, tables, lambda event: None)
+    desk = JobContext(connection, tables, lambda event: None)
     run_sql(desk, _FIRST, None, {}, "json")
     tables.rest()
     return desk
 
 
-def serve_one(pipe: Pipe, desk: Desk) -> NoReturn:
+def serve_one(pipe: Pipe, desk: JobContext) -> NoReturn:
     """Do one job for the server at the other end of the pipe, and end the process."""
     tables = desk.tables
     try:
@@ -257,7 +257,7 @@ def _give_way_later(niceness: int) -> None:
     os.setpriority(os.PRIO_PGRP, 0, niceness)
 
 
-def _done(work: Work, pipe: Pipe, desk: Desk) -> Replied:
+def _done(work: Work, pipe: Pipe, desk: JobContext) -> Replied:
     server = _Server(pipe, work.facts)
     link = Link(work.facts.name, {}, process=server)
     engine = PortionedEngine(link, work.window, work.most)
@@ -270,7 +270,7 @@ def _done(work: Work, pipe: Pipe, desk: Desk) -> Replied:
                 desk.connection, backend=backend, models=models, config=config, ledger=ledger
             )
             install_count(connection.database, backend)
-            desk = Desk(connection, desk.tables, server.tell)
+            desk = JobContext(connection, desk.tables, server.tell)
             return Replied(0, JOBS[work.job.name](desk, **work.job.given))
     except BaseException as error:
         return Replied(0, None, _meaning(error, desk.tables))
