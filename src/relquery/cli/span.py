@@ -193,7 +193,7 @@ class Explain(QueryOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Draw(FileOptions):
+class DrawTree(FileOptions):
     """Draw the query's tree, in the text form that the other commands read.
 
     [bold]Example[/bold]
@@ -212,7 +212,7 @@ class Draw(FileOptions):
             self.output.write_text(f"{drawn}\n", encoding="utf-8")
 
 
-for _name, _options in (("run", Run), ("explain", Explain), ("draw", Draw)):
+for _name, _options in (("run", Run), ("explain", Explain), ("draw", DrawTree)):
     span.command(_name)(command_of(_options))
 
 
