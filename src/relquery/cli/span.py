@@ -131,7 +131,7 @@ class QueryOptions(FileOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run(QueryOptions):
+class RunQuery(QueryOptions):
     """Answer the query in a file.
 
     [bold]Examples[/bold]
@@ -212,7 +212,7 @@ class DrawTree(FileOptions):
             self.output.write_text(f"{drawn}\n", encoding="utf-8")
 
 
-for _name, _options in (("run", Run), ("explain", Explain), ("draw", DrawTree)):
+for _name, _options in (("run", RunQuery), ("explain", Explain), ("draw", DrawTree)):
     span.command(_name)(command_of(_options))
 
 
