@@ -8,19 +8,19 @@ from itertools import product
 
 import pytest
 
-from relquery.backends.provider.errors import Failure
+from relquery.backends.provider.errors import RequestFailure
 from relquery.backends.provider.failure_policy import ENOUGH, FailFastError, FailurePolicy
 from relquery.prompt import Answer, Finish
 
 GOOD = Answer("yes", Finish.STOP)
 BAD = Answer(None, Finish.ERROR, "no")
-ALIKE = Failure("400", "400: no temperature.")
-OTHER = Failure("500", "500: kaput.")
-OWN = Failure("", "too long", "prompt")
-MODEL = Failure("404", "no such model", "model")
-SERVER = Failure("503", "busy", "server")
+ALIKE = RequestFailure("400", "400: no temperature.")
+OTHER = RequestFailure("500", "500: kaput.")
+OWN = RequestFailure("", "too long", "prompt")
+MODEL = RequestFailure("404", "no such model", "model")
+SERVER = RequestFailure("503", "busy", "server")
 
-Ending = Failure | None
+Ending = RequestFailure | None
 
 
 def run(endings: Sequence[Ending], concurrency: int = 1) -> tuple[list[int], int, str | None]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from relquery.backends.provider.client import ProviderClient
 from relquery.backends.provider.errors import (
-    Failure,
+    RequestFailure,
     dispensable,
     failure,
     no_temperature,
@@ -34,7 +34,7 @@ from relquery.prompt import Answer, Sampling
 
 _LOG = logging.getLogger(__name__)
 
-Outcome = tuple[Answer, Failure | None]
+Outcome = tuple[Answer, RequestFailure | None]
 Dropped = frozenset[str]
 _FREE, _OF_ALL = 2, 4
 """So many answers may be no labels, and one in so many of all, before requests hold the model to
@@ -48,7 +48,7 @@ class Reading:
     """
 
     answer: Answer
-    failure: Failure | None
+    failure: RequestFailure | None
     off_label: bool = False
 
 
@@ -122,7 +122,7 @@ class RequestCodec:
         )
         if reply.is_refused:
             reason = f"{answer.error} Change the prompt, or ask another model."
-            return Reading(answer, Failure("refused", reason, "answer"))
+            return Reading(answer, RequestFailure("refused", reason, "answer"))
         off_label = self._is_off_label(answer, dropped)
         return Reading(answer, self._unusable(answer), off_label)
 
@@ -131,11 +131,11 @@ class RequestCodec:
         tries = f" ({calls} attempts)" if calls > 1 else ""
         return no_answer(error.words + tries, calls), self.failure(error)
 
-    def failure(self, error: ProviderError) -> Failure:
+    def failure(self, error: ProviderError) -> RequestFailure:
         """Whose matter an error is."""
         url = self.client.url
         if not self.reached and error.kind == "connecting":
-            return Failure("connecting", not_reached(error, url), "server")
+            return RequestFailure("connecting", not_reached(error, url), "server")
         return failure(error, url, self.server.model)
 
     def check(self, error: ProviderError, *, is_last: bool) -> None:
@@ -159,7 +159,7 @@ class RequestCodec:
         self.server.told_labels[self.sampling] = followed + is_label, strayed + (not is_label)
         return not is_label
 
-    def _unusable(self, answer: Answer) -> Failure | None:
+    def _unusable(self, answer: Answer) -> RequestFailure | None:
         """Why an answer is of no use; None where others to such calls were: then it is the
         prompt's matter."""
         useful = self.server.useful

@@ -14,7 +14,7 @@ from relquery.backends.base import OnAnswer
 from relquery.backends.provider.budget import Budget, CallCounter
 from relquery.backends.provider.codec import Dropped, Outcome, RequestCodec
 from relquery.backends.provider.config import ProviderConfig
-from relquery.backends.provider.errors import Failure
+from relquery.backends.provider.errors import RequestFailure
 from relquery.backends.provider.failure_policy import TOO_LONG, FailurePolicy, Tries
 from relquery.backends.provider.limiter import Limiter, Need
 from relquery.backends.wires.errors import ProviderError
@@ -294,7 +294,9 @@ class RequestDispatcher:
             messages = to_messages(prompt)
         except RequestError as error:
             self._slots.release()
-            self._conclude(index, no_answer(str(error), 0), Failure("", str(error), "prompt"))
+            self._conclude(
+                index, no_answer(str(error), 0), RequestFailure("", str(error), "prompt")
+            )
             return
         if self._has_failed:
             return
@@ -315,7 +317,7 @@ class RequestDispatcher:
             self._conclude(index, row.with_costs(answer), failure)
             del self._rows[asyncio.current_task()]
 
-    def _conclude(self, index: int, answer: Answer, failure: Failure | None) -> None:
+    def _conclude(self, index: int, answer: Answer, failure: RequestFailure | None) -> None:
         self.on_answer(index, answer)
         self.policy.end(index, answer, failure)
 
@@ -334,7 +336,7 @@ class RequestDispatcher:
             else ("total_timeout", self.config.total_timeout)
         )
         said = f"No answer within {seconds:g} seconds. Raise {name}, or ask less at once."
-        return no_answer(said, row.calls), Failure(name, said)
+        return no_answer(said, row.calls), RequestFailure(name, said)
 
     async def _until_answered(self, row: Row) -> Outcome:
         is_sent_again = False

@@ -50,7 +50,7 @@ _SYNONYMS |= {"stop_sequences": "stop", "prompt_cache_breakpoint": "prompt_cache
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class RequestFailure:
     """Why a request has no answer.
 
     kind: the same for failures that are alike. reason: what to say where all are. whose: the
@@ -63,27 +63,27 @@ class Failure:
     whose: Literal["prompt", "model", "server", "answer", "unknown"] = "unknown"
 
 
-def failure(error: ProviderError, url: object, model: str) -> Failure:
+def failure(error: ProviderError, url: object, model: str) -> RequestFailure:
     """Whose matter an error is. url: of the server."""
     status, said = error.status, error.words
     kind = f"{status} {_OWN.sub('#', said)}"
     if status == 413 or (status in (400, 403, 422) and _OF_PROMPT.search(f"{error.code} {said}")):
-        return Failure(kind, said, "prompt")
+        return RequestFailure(kind, said, "prompt")
     if status in (403, 404):
-        return Failure(kind, not_served(url, model, said), "model")
+        return RequestFailure(kind, not_served(url, model, said), "model")
     if error.kind == "garbled":
         remedy = f"{said} Check base_url ({url}), which usually ends in /v1."
-        return Failure(kind.partition(":")[0], remedy)
+        return RequestFailure(kind.partition(":")[0], remedy)
     if error.kind == "connecting":
-        return Failure(kind, f"{said} Try again when the server is well.", "server")
+        return RequestFailure(kind, f"{said} Try again when the server is well.", "server")
     if status in _OF_SERVER:
-        return Failure(kind, f"{said} Try again when the server is well.", "server")
-    return Failure(kind, said + _remedy(error))
+        return RequestFailure(kind, f"{said} Try again when the server is well.", "server")
+    return RequestFailure(kind, said + _remedy(error))
 
 
-def unusable(error: str) -> Failure:
+def unusable(error: str) -> RequestFailure:
     """Of an answer that came, and is none to the question: one that was cut off, for example."""
-    return Failure(_OWN.sub("#", error), error, "answer")
+    return RequestFailure(_OWN.sub("#", error), error, "answer")
 
 
 def reason_to_stop(error: ProviderError, url: object, key: str) -> str | None:

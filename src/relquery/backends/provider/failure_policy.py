@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from math import inf
 from random import Random
 
-from relquery.backends.provider.errors import Failure
+from relquery.backends.provider.errors import RequestFailure
 from relquery.backends.wires.errors import ProviderError
 from relquery.prompt import Answer
 
@@ -89,7 +89,7 @@ class FailurePolicy:
     chance: Random = field(default_factory=Random)
     answered: int = 0
     """Calls that the server has answered, be it to say what is wrong with a prompt."""
-    _held: list[tuple[int, Answer, Failure]] = field(default_factory=list)
+    _held: list[tuple[int, Answer, RequestFailure]] = field(default_factory=list)
     _begun: dict[int, int] = field(default_factory=dict)
     _prompts_answered: int = 0
     _in_a_row: int = 0
@@ -122,7 +122,7 @@ class FailurePolicy:
         """A prompt is begun."""
         self._begun[index] = self._prompts_answered
 
-    def end(self, index: int, answer: Answer, failure: Failure | None) -> None:
+    def end(self, index: int, answer: Answer, failure: RequestFailure | None) -> None:
         """A prompt has ended; failure: None if it was answered. Raises FailFastError."""
         begun = self._begun.pop(index)
         self._changed.set()
@@ -169,7 +169,7 @@ class FailurePolicy:
     def next_try(
         self,
         error: ProviderError,
-        failure: Failure,
+        failure: RequestFailure,
         tries: Tries,
         refusals: int,
         now: float,
@@ -207,7 +207,7 @@ class FailurePolicy:
             return len(self._held) >= ENOUGH
         return sum(max(1, answer.attempts) for _, answer, _ in self._held) >= ENOUGH_UNUSABLE
 
-    def _count(self, failure: Failure | None, begun: int) -> None:
+    def _count(self, failure: RequestFailure | None, begun: int) -> None:
         """Count failures of the server's. begun: prompts answered when this one was begun."""
         if failure is None:
             self._prompts_answered += 1
@@ -242,7 +242,7 @@ class FailurePolicy:
     def _is_in_doubt(self) -> bool:
         return self.max_retries > 0 and len(self._failed) >= ENOUGH
 
-    def _doubt(self, tries: Tries, failure: Failure, wait: float, now: float) -> None:
+    def _doubt(self, tries: Tries, failure: RequestFailure, wait: float, now: float) -> None:
         """A call has failed by something that may pass. Raises FailFastError."""
         if tries.begun != self.answered or (self.answered and failure.whose != "server"):
             return
