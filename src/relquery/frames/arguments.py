@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from relquery.errors import ConfigError, type_of, unknown
-from relquery.frames.expressions import Field
+from relquery.frames.expressions import NamedColumn
 from relquery.sql.binder.arguments import OF_ALL
 from relquery.sql.names import quoted, quoted_text
 
@@ -69,7 +69,10 @@ def check_labels(labels: object, verb: str) -> list[object]:
 
 
 def call(
-    function: str, first: Sequence[str], fields: Iterable[Field], options: Mapping[str, object]
+    function: str,
+    first: Sequence[str],
+    fields: Iterable[NamedColumn],
+    options: Mapping[str, object],
 ) -> str:
     """`function(first, ..., field, ..., option := value, ...)`."""
     given = [f"{name} := {literal(value)}" for name, value in options.items() if value is not None]

@@ -23,14 +23,14 @@ _PLACE = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class NamedColumn:
     """A column that an instruction names. name: as the model reads it. sql: the column in SQL."""
 
     name: str
     sql: str
 
 
-Find = Callable[[str], Field]
+Find = Callable[[str], NamedColumn]
 """The field of a name in braces. Raises UnknownColumnError."""
 
 
@@ -39,7 +39,7 @@ class Langex:
     """An instruction taken apart: its texts, and between them the fields, as numbers."""
 
     parts: tuple[str | int, ...]
-    fields: tuple[Field, ...]
+    fields: tuple[NamedColumn, ...]
 
     @property
     def prompt(self) -> str:
@@ -90,7 +90,7 @@ def read_langex(text: object, find: Find, *, verb: str) -> Langex:
             'braces, e.g. "{review} complains about shipping".'
         )
     parts: list[str | int] = []
-    fields: list[Field] = []
+    fields: list[NamedColumn] = []
     end = 0
     for found in _BRACES.finditer(text):
         _add(parts, text[end : found.start()])
@@ -146,7 +146,7 @@ def has_column(name: str, columns: Sequence[str]) -> bool:
 def finder(columns: Sequence[str]) -> Find:
     """Finds the columns of one frame."""
 
-    def find(name: str) -> Field:
+    def find(name: str) -> NamedColumn:
         before = name.rpartition(":")[0]
         if not has_column(name, columns) and has_column(before, columns):
             raise ConfigError(
@@ -154,7 +154,7 @@ def finder(columns: Sequence[str]) -> Find:
                 f"of a column. Write {{{before}}}."
             )
         column = find_column(name, columns)
-        return Field(column, quoted(column))
+        return NamedColumn(column, quoted(column))
 
     return find
 
@@ -167,12 +167,12 @@ def side_finder(left: Sequence[str], right: Sequence[str], names: tuple[str, str
     sides = {"left": (left, names[0]), "right": (right, names[1])}
     both = list(dict.fromkeys((*left, *right)))
 
-    def of_side(name: str, side: str) -> Field:
+    def of_side(name: str, side: str) -> NamedColumn:
         columns, sql = sides[side]
         column = find_column(name, columns, f"the {side} frame")
-        return Field(column, f"{sql}.{quoted(column)}")
+        return NamedColumn(column, f"{sql}.{quoted(column)}")
 
-    def find(name: str) -> Field:
+    def find(name: str) -> NamedColumn:
         column, colon, side = name.rpartition(":")
         which = side.strip().lower()
         # Else it may be the whole name of a column that another join has made.

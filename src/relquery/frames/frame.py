@@ -23,8 +23,8 @@ from relquery.frames.arguments import (
 )
 from relquery.frames.data import read_source
 from relquery.frames.expressions import (
-    Field,
     Langex,
+    NamedColumn,
     Reads,
     check_named,
     find_column,
@@ -249,7 +249,9 @@ class Frame(Runs):
             near = Blocking(texts[0], texts[1], blocking, sample, seed)
         names = _paired(self.relation.columns, right.columns)
         if how in ("semi", "anti"):
-            names = tuple((name, Field(name, f"{LEFT}.{quoted(name)}")) for name in self.columns)
+            names = tuple(
+                (name, NamedColumn(name, f"{LEFT}.{quoted(name)}")) for name in self.columns
+            )
         check_names([name for name, _ in names], "sem_join")
         return self._on(join(self.relation, right, how, asked, near, names))  # type: ignore[arg-type]
 
@@ -318,7 +320,7 @@ class Frame(Runs):
         given = check_options(options, "sem_dedup")
         asks = None
         if ask:
-            pair = [Field(name, f"{side}.{quoted(name)}") for side in (EARLIER, LATER)]
+            pair = [NamedColumn(name, f"{side}.{quoted(name)}") for side in (EARLIER, LATER)]
             asks = call("AI_FILTER", [quoted_text(SAME if ask is True else ask)], pair, given)
         return self._on(self.relation.distinct(name, threshold, asks))
 
@@ -424,7 +426,7 @@ class Frame(Runs):
             )
         return right.relation
 
-    def _sorted_by(self, name: object) -> Field:
+    def _sorted_by(self, name: object) -> NamedColumn:
         """A column to sort by. Raises ConfigError if it is an expression, as in ORDER BY."""
         column, _, way = name.strip().rpartition(" ") if isinstance(name, str) else ("", "", "")
         if name not in self.columns and column in self.columns and way.lower() in ("asc", "desc"):
@@ -453,12 +455,12 @@ class Frame(Runs):
     def __bool__(self) -> bool:
         return True
 
-    def _field(self, name: object) -> Field:
+    def _field(self, name: object) -> NamedColumn:
         """A column that a verb names. Raises ConfigError and UnknownColumnError."""
         if not isinstance(name, str):
             raise ConfigError(f"{name!r} is {type_of(name)}; a column is named by a text.")
         column = find_column(name, self.columns)
-        return Field(column, quoted(column))
+        return NamedColumn(column, quoted(column))
 
     def _langex(self, instruction: str, verb: str, *, needs_column: bool = True) -> Langex:
         langex = read_langex(instruction, finder(self.columns), verb=verb)
@@ -486,7 +488,10 @@ def _paired(left: Sequence[str], right: Sequence[str]) -> Columns:
     """Columns of both sides; those that both have get `:left` and `:right`, as LOTUS has them."""
     both = {name.lower() for name in left} & {name.lower() for name in right}
     return tuple(
-        (f"{name}:{word}" if name.lower() in both else name, Field(name, f"{side}.{quoted(name)}"))
+        (
+            f"{name}:{word}" if name.lower() in both else name,
+            NamedColumn(name, f"{side}.{quoted(name)}"),
+        )
         for word, side, names in (("left", LEFT, left), ("right", RIGHT, right))
         for name in names
     )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
-from relquery.frames.expressions import Field, Reads
+from relquery.frames.expressions import NamedColumn, Reads
 from relquery.sql.names import quoted, quoted_text
 
 if TYPE_CHECKING:
@@ -403,7 +403,7 @@ class Relation:
         return f"{placed.source} AS {name}", f"{name}.{quoted(place)}", block.rows
 
 
-Columns = tuple[tuple[str, Field], ...]
+Columns = tuple[tuple[str, NamedColumn], ...]
 """Those of a join: their names in the result, and those of a side."""
 
 
@@ -494,7 +494,7 @@ def nearest(
         )
         near = steps.unnested(f"AI_NEAREST({texts}, {count})", "text", "other", "score")
         places = f"{near}.score DESC, {its}"
-        items, rows = _both((*names, (score, Field(score, f"{near}.score"))), mine, others)
+        items, rows = _both((*names, (score, NamedColumn(score, f"{near}.score"))), mine, others)
         return Block(
             f"{one}\nJOIN {near} ON {left_on} = {near}.text\n"
             f"JOIN {other} ON {right_on} = {near}.other",

@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from relquery.errors import ConfigError, UnknownColumnError, type_of
-from relquery.frames.expressions import Field, find_column, read_langex
+from relquery.frames.expressions import NamedColumn, find_column, read_langex
 
 _ANSWER, _WHY = "Answer", "Reasoning"
 _FORM = "Answer Yes or No."
@@ -207,10 +207,10 @@ def with_examples(instruction: str, examples: object, verb: str, *, is_filter: b
 def _names(instruction: str, columns: list[str], verb: str) -> list[str]:
     """The columns that an instruction names, without the sides of a join."""
 
-    def find(name: str) -> Field:
+    def find(name: str) -> NamedColumn:
         for candidate in (name, name.rpartition(":")[0]):
             try:
-                return Field(find_column(candidate, columns), "")
+                return NamedColumn(find_column(candidate, columns), "")
             except UnknownColumnError:
                 continue
         raise ConfigError(
