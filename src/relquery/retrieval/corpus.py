@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from relquery.retrieval.embedder import Embedder, Trigrams
-from relquery.retrieval.files import Files, Stamp
+from relquery.retrieval.files import IndexFiles, Stamp
 from relquery.retrieval.index import Found, Index, Tfidf
 from relquery.retrieval.vectors import ByVectors, KnownVectors
 
@@ -83,7 +83,7 @@ class Shelf:
 
     indexing: Tfidf | ByVectors
     vectors: KnownVectors
-    files: Files | None = None
+    files: IndexFiles | None = None
     made: int = 0
     _known: dict[str, tuple[str, Corpus]] = field(default_factory=dict)
 
@@ -94,7 +94,7 @@ class Shelf:
         """embedder: None for search by words, and similarity by trigrams. hint: what is said once
         when these are used. Raises ConfigError if the folder cannot be used.
         """
-        files = None if folder is None else Files.open(folder)
+        files = None if folder is None else IndexFiles.open(folder)
         if embedder is None:
             return cls(Tfidf(hint), KnownVectors(Trigrams(hint), keeps=False), files)
         vectors = KnownVectors(embedder, None if files is None else files.folder)

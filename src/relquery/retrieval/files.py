@@ -39,7 +39,7 @@ class Stamp:
 
 
 @dataclass(frozen=True, slots=True)
-class Files:
+class IndexFiles:
     """A folder of indexes. Programs may use it at once: a file is replaced in one step."""
 
     folder: Path
