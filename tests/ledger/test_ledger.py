@@ -21,7 +21,7 @@ from relquery.connection import Connection, connect
 from relquery.errors import ConfigError, LedgerWarning
 from relquery.ledger import Keys, Ledger, answer_keys, has_one_answer, save_copies
 from relquery.ledger import claims as patience
-from relquery.ledger.records import Filter, opened, prune
+from relquery.ledger.records import RecordFilter, opened, prune
 from relquery.prompt import Answer, Compared, Finish, Prompt, Reuse, Role, Sampling, Span
 
 GREEDY = Sampling()
@@ -351,7 +351,7 @@ def test_a_ledger_that_can_only_be_read_says_that_it_stores_none(file: int, fold
                 pytest.warns(LedgerWarning, match="can only be read"),
                 pytest.raises(ConfigError, match="cannot be pruned: attempt to write a readonly"),
             ):
-                prune(path, Filter())
+                prune(path, RecordFilter())
             with opened(path) as kept:
-                assert len(kept.entries(Filter())) == 3
+                assert len(kept.entries(RecordFilter())) == 3
         path.parent.chmod(0o777)

@@ -19,7 +19,7 @@ from relquery.cli.command import Form, argument, command_of, option
 from relquery.cli.tables import check_rows, export, is_same
 from relquery.cli.terminal import say, table, to_json
 from relquery.errors import ConfigError
-from relquery.ledger.records import COLUMNS, Filter, Group, opened, prune
+from relquery.ledger.records import COLUMNS, Group, RecordFilter, opened, prune
 from relquery.ledger.runs import Run
 from relquery.sql.render import printable
 from relquery.unicode import valid
@@ -76,7 +76,7 @@ class LedgerOptions:
         """Run it."""
         now = time.time()
         times = read_time("--since", self.since, now), read_time("--before", self.before, now)
-        wanted = Filter(self.model, *times, self.failed)
+        wanted = RecordFilter(self.model, *times, self.failed)
         self._check(wanted)
         with opened(self.path) as records:
             records.check_model(wanted)
@@ -90,7 +90,7 @@ class LedgerOptions:
         if self.prune:
             self._prune(wanted, groups)
 
-    def _check(self, wanted: Filter) -> None:
+    def _check(self, wanted: RecordFilter) -> None:
         """Raises ConfigError for what would delete too much, or overwrite the ledger."""
         if self.output is not None and is_same(self.output, self.path):
             raise ConfigError(
@@ -119,7 +119,7 @@ class LedgerOptions:
         models = [asdict(one) | each for one, each in zip(groups, times, strict=True)]
         typer.echo(to_json(shown | {"models": models}))
 
-    def _prune(self, wanted: Filter, groups: Sequence[Group]) -> None:
+    def _prune(self, wanted: RecordFilter, groups: Sequence[Group]) -> None:
         answers = sum(one.answers for one in groups)
         failures = sum(one.failed if wanted.failed else one.failures for one in groups)
         if not answers and not failures:

@@ -42,7 +42,7 @@ _GROUPS = f"""
 
 
 @dataclass(frozen=True, slots=True)
-class Filter:
+class RecordFilter:
     """Which answers and failures are meant. model: a name, or a pattern with * and ?.
 
     A name without `@SERVER` is that model at all servers.
@@ -58,7 +58,7 @@ class Filter:
     @property
     def is_all(self) -> bool:
         """Whether nothing is left out."""
-        return self == Filter()
+        return self == RecordFilter()
 
     def condition(self) -> tuple[str, list[Any]]:
         """As SQL over the columns, with the values of its parameters."""
@@ -106,7 +106,7 @@ class Records:
         """Its runs, the first one first."""
         return runs_of(self.connection)
 
-    def check_model(self, wanted: Filter) -> None:
+    def check_model(self, wanted: RecordFilter) -> None:
         """Raises ConfigError if it has models, and none that is asked about."""
         if wanted.model is None:
             return
@@ -119,12 +119,12 @@ class Records:
                 f"{', '.join(models)}."
             )
 
-    def groups(self, wanted: Filter) -> list[Group]:
+    def groups(self, wanted: RecordFilter) -> list[Group]:
         """Its answers and failures, counted by run and model."""
         condition, values = wanted.condition()
         return [Group(*row) for row in self.connection.execute(_GROUPS.format(condition), values)]
 
-    def entries(self, wanted: Filter) -> list[tuple[Any, ...]]:
+    def entries(self, wanted: RecordFilter) -> list[tuple[Any, ...]]:
         """Its answers and failures, each with COLUMNS; keys in hex."""
         condition, values = wanted.condition()
         rows = self.connection.execute(
@@ -198,7 +198,7 @@ class Pruned:
     failures: int
 
 
-def prune(path: Path, wanted: Filter) -> Pruned:
+def prune(path: Path, wanted: RecordFilter) -> Pruned:
     """Delete answers with what is known of them, and failures; they are asked again when needed.
 
     Raises ConfigError for what is not a ledger's file, and if it cannot be written.
@@ -213,7 +213,7 @@ def prune(path: Path, wanted: Filter) -> Pruned:
         raise ConfigError(f"The ledger {path} cannot be pruned: {error}.") from error
 
 
-def _delete(ledger: Ledger, wanted: Filter) -> Pruned:
+def _delete(ledger: Ledger, wanted: RecordFilter) -> Pruned:
     file = ledger.connection
     for table in TABLES.values():
         file.execute(table)

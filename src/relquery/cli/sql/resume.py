@@ -19,7 +19,7 @@ from relquery.cli.tables import find_table
 from relquery.cli.terminal import say
 from relquery.errors import ConfigError
 from relquery.ledger import Ledger
-from relquery.ledger.records import Filter, Group, opened
+from relquery.ledger.records import Group, RecordFilter, opened
 from relquery.ledger.runs import UNFINISHED, FileStamp, Run, RunState, begin_run, end_run
 from relquery.redaction import without_credentials
 from relquery.sql.result import Result
@@ -157,7 +157,7 @@ def resume(
     relquery resume run.db --output answers.parquet
     """
     with opened(path) as records:
-        runs, groups = records.runs(), records.groups(Filter())
+        runs, groups = records.runs(), records.groups(RecordFilter())
     if not runs:
         raise ConfigError(
             f"{path} has no runs: `relquery sql --ledger` notes them. Give the whole command once "
