@@ -65,7 +65,7 @@ def pairs(option: str, given: Sequence[str] | None, example: str) -> dict[str, s
     return found
 
 
-class Form(Enum):
+class OutputFormat(Enum):
     """How an overview is printed."""
 
     TABLE = "table"

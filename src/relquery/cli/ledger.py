@@ -15,7 +15,7 @@ import pyarrow as pa
 import typer
 from rich.console import Console, RenderableType
 
-from relquery.cli.command import Form, argument, command_of, option
+from relquery.cli.command import OutputFormat, argument, command_of, option
 from relquery.cli.tables import check_rows, export, is_same
 from relquery.cli.terminal import say, table, to_json
 from relquery.errors import ConfigError
@@ -70,7 +70,9 @@ class LedgerOptions:
         "Delete them. Asks first; needs one of the filters.", "--prune", default=False
     )
     yes: bool = option("Delete without asking.", "--yes", "-y", default=False)
-    form: Form = option("How the overview is printed.", "--format", "-f", default=Form.TABLE)
+    form: OutputFormat = option(
+        "How the overview is printed.", "--format", "-f", default=OutputFormat.TABLE
+    )
 
     def __call__(self) -> None:
         """Run it."""
@@ -110,7 +112,7 @@ class LedgerOptions:
             )
 
     def _print(self, groups: Sequence[Group], runs: Sequence[Run]) -> None:
-        if self.form is Form.TABLE:
+        if self.form is OutputFormat.TABLE:
             console = Console()
             console.print(_overview(str(self.path), groups, runs, console.width))
             return

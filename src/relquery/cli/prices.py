@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from relquery.cli.command import Form
+from relquery.cli.command import OutputFormat
 from relquery.cli.terminal import by_rows, fits, in_lines, say, table
 from relquery.errors import ConfigError
 from relquery.prices.files import as_json, own_prices, read_file, store_prices
@@ -35,7 +35,9 @@ def prices(
             "shipped.",
         ),
     ] = None,
-    form: Annotated[Form, typer.Option("--format", "-f", help="How to print them.")] = Form.TABLE,
+    form: Annotated[
+        OutputFormat, typer.Option("--format", "-f", help="How to print them.")
+    ] = OutputFormat.TABLE,
 ) -> None:
     """List the known prices of providers' models, with the date and page they were read from.
 
@@ -52,10 +54,10 @@ def prices(
         stored = store_prices(given)
         count = f"{len(given)} {'price' if len(given) == 1 else 'prices'}"
         say(f"Stored {count} in {stored}.")
-        if not models and form is Form.TABLE:
+        if not models and form is OutputFormat.TABLE:
             return
     known = all_prices() if not models else dict(map(_found, models))
-    if form is Form.JSON:
+    if form is OutputFormat.JSON:
         typer.echo(json.dumps(as_json(known), indent=2, ensure_ascii=False))
         return
     console, own = Console(), own_prices()
