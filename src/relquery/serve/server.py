@@ -29,7 +29,7 @@ from relquery.serve.bodies import DeclaredFields, declared_by
 from relquery.serve.errors import HttpError, Json, as_http, stopping
 from relquery.serve.metrics import Metrics
 from relquery.serve.settings import ServeConfig
-from relquery.serve.streaming import EventResponse, Form, JobAnswers
+from relquery.serve.streaming import EventResponse, JobAnswers, ResponseForm
 
 _LOG = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -252,7 +252,7 @@ class RequestScope:
         body: AskingBody,
         model: NamedModel,
         groups: Sequence[PromptGroup],
-        form: Form,
+        form: ResponseForm,
         places: Sequence[int] = (0,),
     ) -> Response:
         """Answers at once, or as events. places: the choice that each answer is, in the order of

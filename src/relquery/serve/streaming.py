@@ -148,7 +148,7 @@ class JobAnswers(ResponseStream[Part]):
         return [found[at] for at in range(self.size)]
 
 
-class Form(ABC):
+class ResponseForm(ABC):
     """One request's answers in the form of its API: whole, or as events.
 
     Its methods raise HttpError for an answer that could not be served. at: the number of a choice.

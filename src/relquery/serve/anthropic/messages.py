@@ -19,7 +19,7 @@ from relquery.serve.anthropic.requests import Counted, MessageBody, sampling_of
 from relquery.serve.batches.store import Files
 from relquery.serve.errors import HttpError, Json, anthropic_body, unanswered
 from relquery.serve.server import PromptGroup, RequestScope, Scope
-from relquery.serve.streaming import STREAMED, Form, Reply, event
+from relquery.serve.streaming import STREAMED, Reply, ResponseForm, event
 from relquery.tools import Delta, ToolCall
 
 router = APIRouter(tags=["Anthropic"])
@@ -49,7 +49,7 @@ async def _prompt(body: Counted, scope: RequestScope) -> tuple[Prompt, list[str]
     return body.prompt
 
 
-class _MessageForm(Form):
+class _MessageForm(ResponseForm):
     """One message in Anthropic's form. ttls: of the prompt's breakpoints. request: its
     id. reply: reads the answer."""
 

@@ -15,7 +15,7 @@ from relquery.prompt import Answer, Finish, Prompt, Sampling, TokenLogprob
 from relquery.serve.errors import unanswered
 from relquery.serve.openai.fields import Sampled
 from relquery.serve.server import NamedModel, PromptGroup
-from relquery.serve.streaming import Form, event
+from relquery.serve.streaming import ResponseForm, event
 
 LEAST = -9999.0
 """In place of the logarithm of 0, which JSON cannot tell."""
@@ -35,7 +35,7 @@ def choices_of(
     return groups, [at * n + choice for choice in range(n) for at in range(len(prompts))]
 
 
-class CompletionForm(Form):
+class CompletionForm(ResponseForm):
     """One request's completions in OpenAI's form. prompts, samplings: see choices_of."""
 
     kind, name, chunk = "cmpl", "text_completion", "text_completion"

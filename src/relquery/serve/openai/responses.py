@@ -19,7 +19,7 @@ from relquery.serve.errors import HttpError
 from relquery.serve.openai import fields
 from relquery.serve.openai.choices import finish_of
 from relquery.serve.server import NamedModel, PromptGroup, Scope
-from relquery.serve.streaming import STREAMED, Form, Reply, event
+from relquery.serve.streaming import STREAMED, Reply, ResponseForm, event
 from relquery.tools import Delta
 
 router = APIRouter(tags=["OpenAI"])
@@ -182,7 +182,7 @@ async def respond(body: ResponseBody, scope: Scope) -> Response:
     return await scope.answer(body, model, [group], _ResponseForm(body, model))
 
 
-class _ResponseForm(Form):
+class _ResponseForm(ResponseForm):
     """One response in OpenAI's form."""
 
     def __init__(self, body: ResponseBody, model: NamedModel) -> None:
