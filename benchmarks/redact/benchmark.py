@@ -14,7 +14,7 @@ from benchmarks.parts import Part, in_parts
 from benchmarks.redact.sentences import LANGUAGES, Sentence, by_hand, drawn
 from benchmarks.templates import template
 from relquery.pii.kinds import KINDS
-from relquery.pii.patterns import Found
+from relquery.pii.patterns import Finding
 from relquery.pii.placeholders import find
 
 SENTENCES = 500
@@ -50,7 +50,7 @@ class Counts:
         return self.right / self.found if self.found else None
 
 
-def covers(found: Iterable[Found], one: Found) -> bool:
+def covers(found: Iterable[Finding], one: Finding) -> bool:
     """Whether all characters of a text are in what was found."""
     places = {at for other in found for at in range(other.start, other.end)}
     return places.issuperset(range(one.start, one.end))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relquery.pii.lists import GIVEN, SURNAMES
-from relquery.pii.patterns import Found, luhn
+from relquery.pii.patterns import Finding, luhn
 
 LANGUAGES = ("en", "de", "fr")
 
@@ -87,7 +87,7 @@ class Sentence:
 
     language: str
     text: str
-    labels: tuple[Found, ...]
+    labels: tuple[Finding, ...]
     written: bool = False
     listed: bool = False
 
@@ -127,12 +127,12 @@ def _filled(
     written: bool = False,
     listed: bool = False,
 ) -> Sentence:
-    text, labels, end = "", list[Found](), 0
+    text, labels, end = "", list[Finding](), 0
     for place in _PLACE.finditer(template):
         text += template[end : place.start()]
         value, end = place[3] or draw(place[1]), place.end()
         kind = "NAME" if place[1] == "SURNAME" else place[1] or place[2]
-        labels.append(Found(len(text), len(text) + len(value), kind))
+        labels.append(Finding(len(text), len(text) + len(value), kind))
         text += value
     return Sentence(language, text + template[end:], tuple(labels), written, listed)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchmarks.redact.benchmark import BENCHMARK, SENTENCES, Counts, counted, covers
 from benchmarks.redact.sentences import Sentence, by_hand, drawn
-from relquery.pii.patterns import Found
+from relquery.pii.patterns import Finding
 from tests.benchmarks.conftest import Quick
 
 
@@ -31,9 +31,9 @@ def test_sentences_are_500_of_three_languages_with_all_kinds_and_both_sorts_of_n
 def test_a_part_that_is_found_is_no_recall_but_right() -> None:
     counts: dict[str, Counts] = {}
     text = "Ask Mrs Berger at 12 Oak Lane."
-    whole = Sentence("en", text, (Found(0, 14, "NAME"), Found(18, 29, "ADDRESS")))
+    whole = Sentence("en", text, (Finding(0, 14, "NAME"), Finding(18, 29, "ADDRESS")))
     counted(whole, counts)
     assert (counts["NAME"].recalled, counts["NAME"].right, counts["NAME"].found) == (0, 1, 1)
     assert (counts["ADDRESS"].recall, counts["ADDRESS"].precision) == (1, 1)
-    assert covers([Found(0, 3, "NAME"), Found(3, 9, "NAME")], Found(1, 9, "NAME"))
-    assert not covers([Found(0, 3, "NAME"), Found(4, 9, "NAME")], Found(1, 9, "NAME"))
+    assert covers([Finding(0, 3, "NAME"), Finding(3, 9, "NAME")], Finding(1, 9, "NAME"))
+    assert not covers([Finding(0, 3, "NAME"), Finding(4, 9, "NAME")], Finding(1, 9, "NAME"))

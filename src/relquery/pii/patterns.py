@@ -14,7 +14,7 @@ from ipaddress import ip_address
 from typing import NamedTuple
 
 
-class Found(NamedTuple):
+class Finding(NamedTuple):
     """Personal data in a text, from `start` up to `end`."""
 
     start: int
@@ -94,12 +94,12 @@ class Pattern:
     is_sure: bool = True
     """Whether the form says enough, without a word before it."""
 
-    def find(self, text: str) -> Iterator[Found]:
+    def find(self, text: str) -> Iterator[Finding]:
         """What has the form, in the order of the text."""
         group = "value" if "(?P<value>" in self.form else 0
         for match in re.finditer(self.form, text):
             if self.is_valid(match[group]):
-                yield Found(match.start(group), match.end(group), self.kind)
+                yield Finding(match.start(group), match.end(group), self.kind)
 
 
 def _after(kind: str, words: str, value: str, between: int = 24) -> Pattern:
@@ -136,7 +136,7 @@ _PHONE_WORDS = (
 _IBAN = r"(?<![A-Za-z0-9])[A-Z]{2}\d\d(?: ?[A-Z0-9]){11,30}"
 
 
-def _ibans(text: str) -> Iterator[Found]:
+def _ibans(text: str) -> Iterator[Finding]:
     for match in re.finditer(_IBAN, text):
         plain = match[0].replace(" ", "")
         left = iban_length(plain)
@@ -146,7 +146,7 @@ def _ibans(text: str) -> Iterator[Found]:
         while left:
             left -= text[end] != " "
             end += 1
-        yield Found(match.start(), end, "BANK_ACCOUNT")
+        yield Finding(match.start(), end, "BANK_ACCOUNT")
 
 
 _LOCAL = r"\w.!#$%&'*+/=?^`{|}~-"
@@ -253,7 +253,7 @@ PATTERNS = (
 """All but IBANs, in the order in which they claim what two of them find."""
 
 
-def find_by_form(text: str) -> Iterator[Found]:
+def find_by_form(text: str) -> Iterator[Finding]:
     """Personal data that has a form, sure forms before those that words name."""
     yield from _ibans(text)
     for is_sure in (True, False):

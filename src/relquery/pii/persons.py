@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator
 
 from relquery.pii.lists import ALSO_WORDS, GIVEN, NO_NAMES, OF_OTHERS, SMALL_WORDS, SURNAMES
-from relquery.pii.patterns import DATE, Found
+from relquery.pii.patterns import DATE, Finding
 
 _UPPER, _ANY = "A-ZÀ-ÖØ-ÞĀ-ſ", "A-Za-zÀ-ÖØ-öø-ÿĀ-ſ"
 _WORD = rf"(?:[DO]['’])?[{_UPPER}][{_ANY}]*(?:['’-][{_UPPER}][{_ANY}]*)*"
@@ -122,7 +122,7 @@ _JOINED = r" (?:and|und|et|als auch|sowie|&) |, "
 _NEAR = 40  # characters before a name that are looked at
 
 
-def find_names(text: str) -> Iterator[Found]:
+def find_names(text: str) -> Iterator[Finding]:
     """Names of persons, without their titles, and days of birth right behind them."""
     runs = list(_runs(text))
     named = [_is_name(text, *run) for run in runs]
@@ -137,22 +137,22 @@ def find_names(text: str) -> Iterator[Found]:
     parts = {part for name in whole for part in name.split() if len(part) > 2} - ALSO_WORDS
     for (start, end), is_one in zip(runs, named, strict=True):
         if is_one or text[start:end] in parts:
-            yield Found(start, end, "NAME")
+            yield Finding(start, end, "NAME")
             if born := re.compile(_BORN).match(text, end):
-                yield Found(born.start(1), born.end(1), "DATE_OF_BIRTH")
+                yield Finding(born.start(1), born.end(1), "DATE_OF_BIRTH")
     yield from _in_small_or_capital_letters(text)
 
 
-def _in_small_or_capital_letters(text: str) -> Iterator[Found]:
+def _in_small_or_capital_letters(text: str) -> Iterator[Finding]:
     for small in re.finditer(_IN_SMALL_LETTERS, text):
         if small[1].capitalize() in GIVEN - ALSO_WORDS - SMALL_WORDS:
-            yield Found(small.start(1), small.end(1), "NAME")
+            yield Finding(small.start(1), small.end(1), "NAME")
     for titled in re.finditer(_TITLE_IN_SMALL_LETTERS, text):
         if titled[1] not in NO_NAMES:
-            yield Found(titled.start(1), titled.end(1), "NAME")
+            yield Finding(titled.start(1), titled.end(1), "NAME")
     for turned in re.finditer(_SURNAME_FIRST, text):
         if turned[1].capitalize() in GIVEN:
-            yield Found(turned.start(), turned.end(), "NAME")
+            yield Finding(turned.start(), turned.end(), "NAME")
 
 
 def _runs(text: str) -> Iterator[tuple[int, int]]:
@@ -245,8 +245,8 @@ _BOX = (
 _HAMLET = rf"(?<!\w)(?i:lieu-?dit|hameau) (?:(?:le|la|les|de|du|des) )?{_CITY},? \d{{5}} {_CITY}"
 
 
-def find_addresses(text: str) -> Iterator[Found]:
+def find_addresses(text: str) -> Iterator[Finding]:
     """Streets with a number, and the code and city behind them."""
     for form in (_ENGLISH, _GERMAN, _FRENCH, _BOX, _HAMLET):
         for match in re.finditer(form, text):
-            yield Found(match.start(), len(match[0].rstrip(" .,")) + match.start(), "ADDRESS")
+            yield Finding(match.start(), len(match[0].rstrip(" .,")) + match.start(), "ADDRESS")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from relquery.pii.kinds import KINDS, OF_MODELS
-from relquery.pii.patterns import Found, find_by_form
+from relquery.pii.patterns import Finding, find_by_form
 from relquery.pii.persons import find_addresses, find_names
 
 _NUMBERED = rf"\[?\b({'|'.join(OF_MODELS)})_(\d+)\b\]?"
@@ -38,9 +38,9 @@ _KIND_OF_FIELD = {name: kind for kind, names in _FIELDS.items() for name in name
 
 
 @lru_cache(maxsize=1 << 14)
-def find(text: str, kinds: tuple[str, ...] = KINDS) -> tuple[Found, ...]:
+def find(text: str, kinds: tuple[str, ...] = KINDS) -> tuple[Finding, ...]:
     """Personal data in a text, in its order, no two of it overlapping."""
-    kept: list[Found] = []
+    kept: list[Finding] = []
     for one in _candidates(text):
         if one.kind not in kinds:
             continue
@@ -48,11 +48,11 @@ def find(text: str, kinds: tuple[str, ...] = KINDS) -> tuple[Found, ...]:
         parts = (*touched, one)  # all of both is hidden, as what is surer
         start, end = min(part.start for part in parts), max(part.end for part in parts)
         kept = [other for other in kept if other not in touched]
-        kept.append(Found(start, end, parts[0].kind))
+        kept.append(Finding(start, end, parts[0].kind))
     return tuple(sorted(kept))
 
 
-def _candidates(text: str) -> Iterator[Found]:
+def _candidates(text: str) -> Iterator[Finding]:
     """What the rules find, the surest first."""
     yield from find_by_form(text)
     yield from find_addresses(text)
