@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from relquery.errors import MarkupError
 from relquery.markup.reader import Place
 from relquery.markup.schema import Message, Module, Parameter, Part, Schema, Text, Union
-from relquery.markup.tokens import Frame, Ids, Tokens
+from relquery.markup.tokens import Ids, SchemaFrame, Tokens
 from relquery.prompt import Span
 
 
@@ -74,7 +74,7 @@ class Layout:
     """
 
     schema: Schema
-    frame: Frame
+    frame: SchemaFrame
     own: tuple[Own, ...]
     modules: Mapping[str, Laid]
     stop: int
@@ -92,7 +92,7 @@ def lay_out(schema: Schema, tokens: Tokens) -> Layout:
     Parts follow one another. Members of a union begin at one position, and what follows them begins
     after the longest. A parameter has as many positions as its length says. Raises MarkupError.
     """
-    frame = Frame.of(schema)
+    frame = SchemaFrame.of(schema)
     skeleton = tokens.skeleton(frame)
     laying = _Laying(schema, tokens.lengths(_texts(schema)))
     own: list[Own] = []

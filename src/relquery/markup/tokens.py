@@ -96,7 +96,7 @@ Group: TypeAlias = "tuple[Module | Union, ...]"
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class SchemaFrame:
     """A schema's own text: an empty independent span stands for each group of modules.
 
     is_open: whether it ends with what the user says, so that a prompt may go on there.
@@ -107,7 +107,7 @@ class Frame:
     is_open: bool
 
     @classmethod
-    def of(cls, schema: Schema) -> Frame:
+    def of(cls, schema: Schema) -> SchemaFrame:
         """A schema's frame."""
         spans: list[Span] = []
         groups: list[list[Module | Union]] = []
@@ -147,7 +147,7 @@ class Tokens:
         """Token ids of each text, tokenised by itself."""
         return list(map(_ids, self._apart(texts)))
 
-    def skeleton(self, frame: Frame, added: Sequence[New] = ()) -> Skeleton:
+    def skeleton(self, frame: SchemaFrame, added: Sequence[New] = ()) -> Skeleton:
         """A schema's own text, followed by what a prompt adds after its last import."""
         role = frame.spans[-1].role if frame.spans else Role.USER
         spans = [*frame.spans, Span((), role, Reuse.INDEPENDENT)]  # the schema ends here
