@@ -13,7 +13,7 @@ from relquery.errors import UnsupportedQueryError
 from relquery.spark.dialect import Hoisted, to_spark
 from relquery.spark.shadow import _of_task
 from relquery.sql.binder.functions import FunctionCatalog
-from relquery.sql.host.catalog import Function
+from relquery.sql.host.catalog import ListedFunction
 from relquery.sql.names import DECIMAL
 from relquery.sql.parser.parse import parser
 from relquery.sql.parser.tree import Select
@@ -21,7 +21,7 @@ from tests.cases import values
 
 AGGREGATES = ("avg", "count", "count_star", "list", "quantile_cont", "string_agg", "sum")
 FUNCTIONS = FunctionCatalog(
-    {name: [Function(name, "aggregate", False, True, False, (), None)] for name in AGGREGATES}
+    {name: [ListedFunction(name, "aggregate", False, True, False, (), None)] for name in AGGREGATES}
 )
 SETUP = """
     CREATE TABLE _rq_rows AS

@@ -21,7 +21,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Grows by one whenever DuckDB is asked for its list."""
     counted, listed = list[int](), catalog._listed
 
-    def count(connection: Any) -> Iterator[catalog.Function]:
+    def count(connection: Any) -> Iterator[catalog.ListedFunction]:
         counted.append(1)
         return listed(connection)
 

@@ -28,7 +28,7 @@ from relquery.sql.binder.call import (
 from relquery.sql.binder.functions import FunctionCatalog, has_window, is_variable, makes_rows
 from relquery.sql.binder.sources import entry_of
 from relquery.sql.host.catalog import Definition, Key
-from relquery.sql.host.catalog import Function as Listed
+from relquery.sql.host.catalog import ListedFunction as Listed
 from relquery.sql.parser import build, tree
 from relquery.sql.parser.parse import parser
 from relquery.sql.parser.shell import Shell

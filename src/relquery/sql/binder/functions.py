@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import takewhile
 
-from relquery.sql.host.catalog import Function as Listed
+from relquery.sql.host.catalog import ListedFunction as Listed
 from relquery.sql.host.catalog import Listing
 from relquery.sql.host.database import Database
 from relquery.sql.parser import tree

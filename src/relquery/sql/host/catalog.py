@@ -149,7 +149,7 @@ def _named(name: str, forms: str) -> str:
     return f"CREATE OR REPLACE TEMP MACRO {name}{forms}"
 
 
-class Function(NamedTuple):
+class ListedFunction(NamedTuple):
     """An aggregate, a macro or a volatile function. A name may have several.
 
     name: in lower case. kind: as DuckDB says it, e.g. "aggregate" or "table_macro". is_users:
@@ -165,7 +165,7 @@ class Function(NamedTuple):
     body: str | None
 
 
-Listing = Mapping[str, Sequence[Function]]
+Listing = Mapping[str, Sequence[ListedFunction]]
 """Functions by their names."""
 # Of new databases in memory, by the loaded extensions: the same for all in a process.
 _OF_NEW: dict[frozenset[str] | None, Listing] = {}
@@ -228,8 +228,8 @@ class ListedFunctions:
             self._is_checked = False
 
 
-def _by_name(functions: Iterable[Function]) -> Listing:
-    listing: dict[str, list[Function]] = {}
+def _by_name(functions: Iterable[ListedFunction]) -> Listing:
+    listing: dict[str, list[ListedFunction]] = {}
     for one in functions:
         listing.setdefault(one.name, []).append(one)
     return listing
@@ -243,8 +243,8 @@ def _loaded(connection: Any) -> frozenset[str] | None:
         return None
 
 
-def _listed(connection: Any) -> Iterator[Function]:
-    for found in map(Function._make, connection.execute(_LISTED).fetchall()):
+def _listed(connection: Any) -> Iterator[ListedFunction]:
+    for found in map(ListedFunction._make, connection.execute(_LISTED).fetchall()):
         yield found._replace(parameters=tuple(found.parameters or ()))
 
 
