@@ -12,7 +12,7 @@ from relquery.sql.binder.functions import FunctionCatalog
 from relquery.sql.host.database import Database
 from relquery.sql.names import quoted
 from relquery.sql.parser.parse import parser
-from relquery.sql.parser.tree import Column, Function, Lambda, Node, Query, Star, Window
+from relquery.sql.parser.tree import Column, FunctionCall, Lambda, Node, Query, Star, Window
 
 THE_FRAME = "the frame"
 _BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
@@ -246,7 +246,7 @@ def _is_of_row(tree: Node, functions: FunctionCatalog) -> bool:
     many = tree.find(Window, Query, Star, Lambda) is not None
     if many or functions.has_aggregate(tree) or functions.is_volatile(tree):
         return False
-    called = {one.name.lower() for one in tree.find_all(Function)}
+    called = {one.name.lower() for one in tree.find_all(FunctionCall)}
     return called.isdisjoint(_OF_GROUPS | functions.macros)
 
 

@@ -26,7 +26,7 @@ from relquery.sql.parser.tree import (
     Column,
     Distinct,
     Expression,
-    Function,
+    FunctionCall,
     Node,
     Order,
     Query,
@@ -111,7 +111,7 @@ def to_spark(query: Query) -> str:
     """A query as Spark reads it. Raises UnsupportedQueryError for what Spark does not have."""
     whole = Node(node=query.copy())
     for node in reversed(list(whole.walk())):
-        if isinstance(node, Function):
+        if isinstance(node, FunctionCall):
             _check(node)
         elif isinstance(node, TableFunction) and node.function.name != "unnest":
             raise UnsupportedQueryError(
@@ -132,7 +132,7 @@ def to_spark(query: Query) -> str:
         raise _unwritable(str(error)) from error
 
 
-def _check(node: Function) -> None:
+def _check(node: FunctionCall) -> None:
     """Raises UnsupportedQueryError for a function that Spark would compute in another way."""
     if is_macro(node):
         raise UnsupportedQueryError(

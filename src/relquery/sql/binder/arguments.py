@@ -96,11 +96,11 @@ class LlmFunction:
     prompt.
     """
 
-    node: tree.Function
+    node: tree.FunctionCall
     database: Database
     defaults: Sampling
     knows: Callable[[tree.Column], bool]
-    is_aggregate: Callable[[tree.Function], bool]
+    is_aggregate: Callable[[tree.FunctionCall], bool]
     own_options: tuple[str, ...]
     nodes: list[Expression] = field(default_factory=list)
     options: dict[str, Any] = field(default_factory=dict)
@@ -287,11 +287,11 @@ def no_bag(field: Expression) -> QueryError:
 
 def _field(node: Expression) -> Expression:
     """An argument. MODULE(field) and BAG(field) become the field, marked as what it is."""
-    name = node.name.lower() if isinstance(node, tree.Function) else ""
+    name = node.name.lower() if isinstance(node, tree.FunctionCall) else ""
     if name == ours.PASSAGES:
         node.meta.setdefault(FIELD_NAME, _PASSAGE)
         node.meta[BAG] = True
-    if name not in (MODULE, BAG) or not isinstance(node, tree.Function):
+    if name not in (MODULE, BAG) or not isinstance(node, tree.FunctionCall):
         return node
     if len(node.arguments) != 1:
         raise QueryError(
@@ -320,7 +320,7 @@ def literal_of(node: Node) -> Any:
     if isinstance(node, tree.Parameter):
         value = node.meta.get(VALUE, MISSING)
         return tuple(value) if isinstance(value, list) else value
-    if not isinstance(node, tree.Function) or node.schema:
+    if not isinstance(node, tree.FunctionCall) or node.schema:
         return MISSING
     return _template(node) if node.name.lower() == _PROMPT else _computed(node)
 
@@ -336,7 +336,7 @@ _CONSTANTS: dict[str, Callable[[str], Any]] = {
 }
 
 
-def _computed(node: tree.Function) -> Any:
+def _computed(node: tree.FunctionCall) -> Any:
     """The value of a list, a struct, a joined text or a negative number of literals."""
     name = node.name.lower()
     values = [literal_of(one) for one in node.values] if name in _LITERALS else [MISSING]
@@ -352,7 +352,7 @@ def _computed(node: tree.Function) -> Any:
     return -values[0] if len(values) == 1 and isinstance(values[0], int | float) else MISSING
 
 
-def _template(node: tree.Function) -> Template:
+def _template(node: tree.FunctionCall) -> Template:
     values = node.values
     text = literal_of(values[0]) if values else None
     if not isinstance(text, str):

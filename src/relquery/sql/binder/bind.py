@@ -50,7 +50,7 @@ from relquery.sql.parser.tree import (
     Constant,
     Entry,
     Expression,
-    Function,
+    FunctionCall,
     Limit,
     Node,
     Parameter,
@@ -237,7 +237,7 @@ class Signatures:
         for node in reversed(list(asking_in(holder))):  # inner ones first
             self._bind(node)
 
-    def _bind(self, node: Function) -> None:
+    def _bind(self, node: FunctionCall) -> None:
         name, defaults = node.name.lower(), self.defaults
         if name != "llm":
             defaults = replace(defaults, labels=(), schema=None)
@@ -378,7 +378,7 @@ def _is_option(column: Column, equals: ComparisonExpression) -> bool:
     """Whether a comparison such as `labels = [...]` is meant to set an option of a function."""
     argument = equals.parent
     function = argument.parent if isinstance(argument, Argument) else None
-    if not isinstance(function, Function) or not is_asking(function):
+    if not isinstance(function, FunctionCall) or not is_asking(function):
         return False
     options = (*OF_ALL, *FUNCTIONS[function.name.lower()][1])
     return equals.kind == build.EQUAL and column.name.lower() in options

@@ -22,7 +22,7 @@ from relquery.sql import names as ours
 from relquery.sql.parser import build, tree
 from relquery.sql.parser.parse import parser
 from relquery.sql.parser.tokens import closing, tokenize
-from relquery.sql.parser.tree import Expression, Function, Node, _Arg
+from relquery.sql.parser.tree import Expression, FunctionCall, Node, _Arg
 from relquery.sql.types.shape import Output
 
 Kind = Literal["row", "score", "group", "match", "redact"]
@@ -254,12 +254,14 @@ class Call(Expression, kind="CALL", type="CALL"):
 
 def is_asking(node: Node) -> bool:
     """Whether a node is one of the functions that call a model, as the user writes them."""
-    return isinstance(node, Function) and not node.schema and node.name.lower() in ours.FUNCTIONS
+    return (
+        isinstance(node, FunctionCall) and not node.schema and node.name.lower() in ours.FUNCTIONS
+    )
 
 
-def asking_in(node: Node) -> Iterator[Function]:
+def asking_in(node: Node) -> Iterator[FunctionCall]:
     """These functions in a tree, outer before inner."""
-    return (one for one in node.find_all(Function) if is_asking(one))
+    return (one for one in node.find_all(FunctionCall) if is_asking(one))
 
 
 def calls_in(node: Node) -> Iterator[Call]:
@@ -340,7 +342,7 @@ def _words(node: Node) -> Iterator[str]:
     elif isinstance(node, Call):
         yield "llm"
     elif not isinstance(node, tree.Constant | tree.Type | tree.Star):
-        if isinstance(node, Function):
+        if isinstance(node, FunctionCall):
             name = node.name.lower()
             if node.catalog:
                 yield node.schema

@@ -32,7 +32,7 @@ from relquery.sql.host.catalog import ListedFunction as Listed
 from relquery.sql.parser import build, tree
 from relquery.sql.parser.parse import parser
 from relquery.sql.parser.shell import Shell
-from relquery.sql.parser.tree import Column, Entry, Expression, Function, Node, Query, Select
+from relquery.sql.parser.tree import Column, Entry, Expression, FunctionCall, Node, Query, Select
 
 Definitions = Mapping[Key, Definition]
 _SCHEMA = "main"  # of views and tables that are named without one
@@ -103,7 +103,7 @@ def _name_items(query: Query, definitions: Definitions) -> None:
             stars = any(one is item or one.is_columns for one in item.find_all(tree.Star))
             if item.alias or isinstance(item, Column) or stars:
                 continue
-            calls = item.find_all(Function)
+            calls = item.find_all(FunctionCall)
             if any(is_asking(one) or definition_of(one, definitions) for one in calls):
                 unnamed.append(item)
     for item, name in zip(unnamed, readable_all(unnamed), strict=True):
@@ -118,7 +118,7 @@ def definition_of(node: Node, definitions: Definitions) -> Definition | None:
         found = definitions.get(("VIEW", name)) if schema in ([], [_SCHEMA]) else None
         return found if schema or entry_of(node) is None else None
     is_of_source = isinstance(node.parent, tree.TableFunction)
-    if not isinstance(node, Function) or node.schema or is_of_source:
+    if not isinstance(node, FunctionCall) or node.schema or is_of_source:
         return None
     return definitions.get(("MACRO", node.name.lower()))
 
@@ -159,7 +159,7 @@ def _write_out(
             raise QueryError(f"{found.name} reads itself: {path}. Break the circle.")
         body = definition_query(found, definitions)
         _write_out(body, definitions, views, (*within, found))
-        if isinstance(node, Function):
+        if isinstance(node, FunctionCall):
             put = _applied(found, body, node)
             named_like(put, node)
             node.replace(put.named(node.alias))
@@ -186,7 +186,7 @@ def definition_query(definition: Definition, definitions: Definitions) -> Query:
     return query
 
 
-def _applied(macro: Definition, body: Query, call: Function) -> Expression:
+def _applied(macro: Definition, body: Query, call: FunctionCall) -> Expression:
     """The expression of a macro for the arguments of a call."""
     values, problem = _arguments(call, [name.lower() for name in macro.names])
     if problem:
@@ -230,7 +230,7 @@ def _rename_variables(body: Node, taken: set[str]) -> Node:
     return body
 
 
-def _arguments(call: Function, names: Sequence[str]) -> tuple[dict[str, Expression], str]:
+def _arguments(call: FunctionCall, names: Sequence[str]) -> tuple[dict[str, Expression], str]:
     """The values of a macro's parameters, and what is wrong with them; "" for nothing. names: in
     lower case."""
     given = [one.value for one in call.arguments if not one.name]
@@ -261,7 +261,9 @@ class Macros:
         values.
         """
         for _ in range(_MOST):
-            found = next((one for one in query.find_all(Function) if self._is_subtle(one)), None)
+            found = next(
+                (one for one in query.find_all(FunctionCall) if self._is_subtle(one)), None
+            )
             if found is None:
                 return
             put = self._expanded(found)
@@ -285,19 +287,19 @@ class Macros:
                 except QueryError:
                     continue
                 hides = has_window(body) or makes_rows(body) or self.functions.has_aggregate(body)
-                called = (self._of(call.name) for call in body.find_all(Function))
+                called = (self._of(call.name) for call in body.find_all(FunctionCall))
                 hides = hides or any(inner for macros in called for *_, inner in macros)
                 self._known[name].append((one, body, hides))
         return self._known[name]
 
-    def _is_subtle(self, call: Function) -> bool:
+    def _is_subtle(self, call: FunctionCall) -> bool:
         if isinstance(call.parent, tree.TableFunction) or isinstance(call, tree.Window):
             return False  # over a window it has a value for each row
         macros = self._of(call.name)
         asks = bool(macros) and next(asking_in(call), None) is not None
         return any(hides or (asks and not macro.is_internal) for macro, _, hides in macros)
 
-    def _expanded(self, call: Function) -> Expression:
+    def _expanded(self, call: FunctionCall) -> Expression:
         for macro, body, _ in () if call.schema else self._of(call.name):
             values, problem = _arguments(call, macro.parameters)
             if not problem and body.find(Query) is None:

@@ -11,7 +11,7 @@ from relquery.sql.host.catalog import Listing
 from relquery.sql.host.database import Database
 from relquery.sql.parser import tree
 from relquery.sql.parser.tokens import tokenize
-from relquery.sql.parser.tree import Column, Function, Node, Query, Select, Window
+from relquery.sql.parser.tree import Column, FunctionCall, Node, Query, Select, Window
 
 _MAKES_ROWS = ("unnest", "unlist", "generate_subscripts")
 
@@ -42,20 +42,20 @@ class FunctionCatalog:
 
     def calls_volatile(self, node: Node) -> bool:
         """Whether a node is a call of a function such as random()."""
-        same = self.listed.get(node.name.lower(), ()) if isinstance(node, Function) else ()
+        same = self.listed.get(node.name.lower(), ()) if isinstance(node, FunctionCall) else ()
         return any(one.is_volatile and one.kind != "aggregate" for one in same)
 
     def has_query(self, node: Node) -> bool:
         """Whether an expression, or a macro that it calls, contains a subquery."""
         return any(
             isinstance(one, Query)
-            or (isinstance(one, Function) and one.name.lower() in self.querying)
+            or (isinstance(one, FunctionCall) and one.name.lower() in self.querying)
             for one in node.walk()
         )
 
     def is_aggregate(self, node: Node) -> bool:
         """Whether a node aggregates rows into one value and is not a window function."""
-        if isinstance(node, Window) or not isinstance(node, Function):
+        if isinstance(node, Window) or not isinstance(node, FunctionCall):
             return False
         return any(one.kind == "aggregate" for one in self.listed.get(node.name.lower(), ()))
 
@@ -113,7 +113,7 @@ def makes_rows(node: Node) -> bool:
 
 def is_row_maker(node: Node) -> bool:
     """Whether a node is a function that gives several rows for one."""
-    return isinstance(node, Function) and node.name.lower() in _MAKES_ROWS
+    return isinstance(node, FunctionCall) and node.name.lower() in _MAKES_ROWS
 
 
 def is_lambda(node: Node) -> bool:

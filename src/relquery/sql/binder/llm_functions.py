@@ -253,7 +253,9 @@ def _described_labels(given: LlmFunction) -> tuple[tuple[str, ...], list[str]]:
     found = given.take(tuple)
     if found is not None:
         given.options.setdefault("labels", found)
-    if any(isinstance(node, tree.Function) and node.name == "list_value" for node in given.nodes):
+    if any(
+        isinstance(node, tree.FunctionCall) and node.name == "list_value" for node in given.nodes
+    ):
         raise QueryError(
             f"{given.written} has labels that are not texts. Write them in single quotes; double "
             "quotes name a column. A list that a query gives is a parameter: labels := $labels."
@@ -347,7 +349,7 @@ def _check_place(given: LlmFunction) -> None:
             where = "the condition of a join"
         elif isinstance(parent, tree.Window):
             where = "a window function"
-        elif isinstance(parent, tree.Function) and given.is_aggregate(parent):
+        elif isinstance(parent, tree.FunctionCall) and given.is_aggregate(parent):
             where = "an aggregate"
         else:
             node = parent

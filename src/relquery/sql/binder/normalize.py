@@ -27,7 +27,7 @@ from relquery.sql.binder.functions import (
 )
 from relquery.sql.binder.sources import Kinds, Sources, outer_columns
 from relquery.sql.parser import build, tree
-from relquery.sql.parser.tree import Column, Expression, Function, Node, Query, Select, Star
+from relquery.sql.parser.tree import Column, Expression, FunctionCall, Node, Query, Select, Star
 
 NOT_A_NAME = "not a name"
 """Note on a key of ORDER BY that is a column of the FROM clause, whatever the list calls so."""
@@ -55,7 +55,7 @@ def normalize(select: Select, sources: Sources, functions: FunctionCatalog) -> S
 
 def _name_fields(select: Select, sources: Sources, functions: FunctionCatalog) -> None:
     """Name what struct_pack calls like its columns, in place: they get other names later."""
-    for pack in [one for one in select.find_all(Function) if one.name.lower() == "struct_pack"]:
+    for pack in [one for one in select.find_all(FunctionCall) if one.name.lower() == "struct_pack"]:
         for one in pack.arguments:
             if not one.name and isinstance(one.value, Column):
                 found = sources.resolve(one.value)
@@ -79,12 +79,12 @@ class _Stars:
         """The items that one stands for."""
         if isinstance(item, Star) and not (item.is_columns and has_call(item)):
             yield from self.sources.expanded(item)
-        elif isinstance(item, Function) and item.name.lower() in ("unnest", "unlist"):
+        elif isinstance(item, FunctionCall) and item.name.lower() in ("unnest", "unlist"):
             yield from self._unnested(item) or [item]
         else:
             yield item
 
-    def _unnested(self, item: Function) -> list[Expression]:
+    def _unnested(self, item: FunctionCall) -> list[Expression]:
         """The fields of what `unnest` makes columns of; none if it makes rows."""
         value, *others = item.values
         database = self.sources.database
@@ -111,7 +111,7 @@ def _check_stars(select: Select) -> None:
     for star in (star for clause in clauses_of(select) for star in clause.find_all(Star)):
         is_key = isinstance(star.parent, tree.Ordered) and star.pattern is None  # ORDER BY ALL
         function = None if star.parent is None else star.parent.parent
-        is_chosen = isinstance(function, Function) and function.name in _OF_NAMES
+        is_chosen = isinstance(function, FunctionCall) and function.name in _OF_NAMES
         is_several = is_chosen or (makes_items(star) and not is_key)
         if is_several and star.ancestor(Query) is select:
             raise UnsupportedQueryError(
@@ -239,7 +239,7 @@ def restore_columns(select: Select, sources: Sources) -> None:
 
     DuckDB takes what is before a function for a schema until it knows the columns.
     """
-    for node in list(select.find_all(Function)):
+    for node in list(select.find_all(FunctionCall)):
         before = [part for part in (node.catalog, node.schema) if part]
         if not before or node.ancestor(Query) is not select or declares(node, before[0]):
             continue
@@ -286,7 +286,7 @@ def unnamed(item: Expression) -> Expression:
 def as_key(item: Expression) -> Expression:
     """An item as a key of GROUP BY or ORDER BY, where a literal would be a position."""
     value = item
-    if isinstance(item, Function) and item.name == "-" and len(item.arguments) == 1:
+    if isinstance(item, FunctionCall) and item.name == "-" and len(item.arguments) == 1:
         value = item.values[0]
     if isinstance(value, tree.Constant):
         made = build.operation(build.COALESCE, item.copy(), item.copy())

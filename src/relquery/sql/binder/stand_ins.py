@@ -46,8 +46,8 @@ def needs_number(call: Node) -> bool:
         return bool(others) and all(map(_is_number, others))
     user = node.parent
     if isinstance(user, tree.Ordered):  # WITHIN GROUP (ORDER BY value)
-        user = user.ancestor(tree.Function, tree.Query)
-        if isinstance(user, tree.Function) and len(user.arguments) > 1:
+        user = user.ancestor(tree.FunctionCall, tree.Query)
+        if isinstance(user, tree.FunctionCall) and len(user.arguments) > 1:
             return False
         if isinstance(user, tree.Window):
             return False
@@ -55,7 +55,7 @@ def needs_number(call: Node) -> bool:
         user = user.parent
     else:  # a key of a window, a condition of FILTER
         return False
-    return isinstance(user, tree.Function) and user.name.lower() in _NUMERIC
+    return isinstance(user, tree.FunctionCall) and user.name.lower() in _NUMERIC
 
 
 def beyond_double(call: Node) -> list[Expression]:
@@ -80,9 +80,9 @@ def _passes_value(node: Node, parent: Node) -> bool:
         return True
     if isinstance(parent, tree.Operator):
         return parent.kind == build.COALESCE
-    if isinstance(parent, tree.Argument) and isinstance(parent.parent, tree.Function):
+    if isinstance(parent, tree.Argument) and isinstance(parent.parent, tree.FunctionCall):
         return parent.parent.name == "if" and parent.index > 0
-    return isinstance(parent, tree.Function) and parent.name == "if"
+    return isinstance(parent, tree.FunctionCall) and parent.name == "if"
 
 
 def compared_in(node: Node | None) -> Sequence[Expression] | None:

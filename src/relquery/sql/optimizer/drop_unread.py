@@ -22,7 +22,7 @@ from relquery.sql.parser.parse import parser
 from relquery.sql.parser.tree import (
     Column,
     Expression,
-    Function,
+    FunctionCall,
     Join,
     Node,
     Query,
@@ -101,7 +101,7 @@ def _names_in(nodes: Iterable[Node], table: str) -> Iterator[str]:
             names = node.names[:1] if is_other else node.names  # or a field of a struct
         elif isinstance(node, Star):
             names = [node.table]  # which may be a column: `s.*` of a struct
-        elif isinstance(node, Function):
+        elif isinstance(node, FunctionCall):
             names = [node.catalog, node.schema]  # of `title.upper()`
         elif isinstance(node, Join):
             names = node.using
@@ -128,7 +128,7 @@ def _reads_all(reader: Reader, outside: Iterable[Node]) -> bool:
             is_of_select = not node.table and node.ancestor(Select) is reader.select
             is_of_select &= node.is_columns or not is_hidden
             return node.is_columns or is_of_select or node.table.lower() == alias
-        if isinstance(node, Column | Function) and alias:
+        if isinstance(node, Column | FunctionCall) and alias:
             (first, *more) = node.names if isinstance(node, Column) else [node.schema, node.catalog]
             return first.lower() == alias and not any(more)
         return isinstance(node, tree.Position)

@@ -47,16 +47,16 @@ def null() -> tree.Constant:
     return constant("NULL_LITERAL")
 
 
-def function(name: str, *values: Expression, **named: Expression) -> tree.Function:
+def function(name: str, *values: Expression, **named: Expression) -> tree.FunctionCall:
     """A call of a function."""
     arguments = [tree.Argument(expression=value) for value in values]
     arguments += [tree.Argument(name=key, expression=value) for key, value in named.items()]
-    made = tree.Function(function_name=name, arguments=arguments)
+    made = tree.FunctionCall(function_name=name, arguments=arguments)
     made.set("order_bys", tree.Order())
     return made
 
 
-def operator(name: str, *values: Expression) -> tree.Function:
+def operator(name: str, *values: Expression) -> tree.FunctionCall:
     """An operator such as `+`."""
     made = function(name, *values)
     made.is_operator = True

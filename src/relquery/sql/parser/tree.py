@@ -246,7 +246,7 @@ class Argument(Node):
     value: _Arg[Expression] = _Arg("expression")
 
 
-class Function(Expression, kind="FUNCTION", type="FUNCTION"):
+class FunctionCall(Expression, kind="FUNCTION", type="FUNCTION"):
     """A call of a function, an aggregate, a macro or an operator such as `+`.
 
     schema, catalog: what is before its name; of `x.upper()` that is a column. filter: its FILTER.
@@ -268,7 +268,7 @@ class Function(Expression, kind="FUNCTION", type="FUNCTION"):
         return [one.value for one in self.arguments]
 
 
-class Window(Function, kind="WINDOW"):
+class Window(FunctionCall, kind="WINDOW"):
     """A function over a window."""
 
     partitions: _Arg[list[Expression]] = _Arg("partitions", [])
@@ -359,7 +359,7 @@ class Lambda(Expression, kind="LAMBDA", type="LAMBDA"):
     def names(self) -> set[str]:
         """Lower-case names of its parameters; none if it cannot be a lambda."""
         left = self.parameters
-        listed = left.values if isinstance(left, Function) and left.name == "row" else [left]
+        listed = left.values if isinstance(left, FunctionCall) and left.name == "row" else [left]
         names = [one.names for one in listed if isinstance(one, Column)]
         is_list = len(names) == len(listed) and all(len(one) == 1 for one in names)
         return {one[0].lower() for one in names} if is_list else set()
@@ -569,7 +569,7 @@ class Derived(Source, type="SUBQUERY"):
 class TableFunction(Source, type="TABLE_FUNCTION"):
     """A function that gives rows."""
 
-    function: _Arg[Function] = _Arg("function")
+    function: _Arg[FunctionCall] = _Arg("function")
 
     @property
     def name(self) -> str:

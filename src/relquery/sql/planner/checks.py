@@ -16,7 +16,7 @@ from relquery.sql.binder.call import Call, readable
 from relquery.sql.binder.functions import FunctionCatalog
 from relquery.sql.parser import build
 from relquery.sql.parser.parse import parser
-from relquery.sql.parser.tree import Cast, Column, Expression, Function, Node, Operator
+from relquery.sql.parser.tree import Cast, Column, Expression, FunctionCall, Node, Operator
 from relquery.sql.planner.guards import guard_of
 from relquery.sql.types.leaves import NUMBERS
 
@@ -33,7 +33,7 @@ _SHOWN = 60
 
 def is_macro(node: Node) -> bool:
     """Whether a node calls one of these macros."""
-    return isinstance(node, Function) and node.name.lower() in ours.MACROS
+    return isinstance(node, FunctionCall) and node.name.lower() in ours.MACROS
 
 
 def _is_number(kind: str) -> bool:
@@ -59,13 +59,13 @@ def reading(text: Expression, kind: str, to: Node | None = None) -> Expression:
 
 def _text_of(value: Node) -> Expression:
     """The text inside a cast made by `reading`, or inside a plain TRY_CAST."""
-    if isinstance(value, Function) and is_macro(value):
+    if isinstance(value, FunctionCall) and is_macro(value):
         value = value.values[0]
     if isinstance(value, Operator):
         value = value.operands[0]
     assert isinstance(value, Cast)
     inner = value.value
-    return inner.values[0] if isinstance(inner, Function) and is_macro(inner) else inner
+    return inner.values[0] if isinstance(inner, FunctionCall) and is_macro(inner) else inner
 
 
 @dataclass(frozen=True, slots=True)

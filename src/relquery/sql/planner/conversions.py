@@ -40,7 +40,7 @@ from relquery.sql.parser.tree import (
     Column,
     Derived,
     Expression,
-    Function,
+    FunctionCall,
     Node,
     Order,
     Query,
@@ -130,7 +130,7 @@ class _Conversion:
             one = {"subquery_type": "SCALAR", "subquery": Node(node=node.query.copy())}
             kind = self.kinds.of(Subquery(**one, comparison_type="INVALID"))
             self._convert_compared([node.compared], kind or "VARCHAR")
-        elif isinstance(node, Function) and node.name.lower() == "nullif":
+        elif isinstance(node, FunctionCall) and node.name.lower() == "nullif":
             self._convert_null_if(node)
         elif isinstance(node, Expression) and self.tries and self._may_fail(node):
             _replace(node, noted(build.operation(build.TRY, node.copy().named("")), node, None))
@@ -171,7 +171,7 @@ class _Conversion:
         for side in texts:
             _replace(side, self._read(side, kind))
 
-    def _convert_null_if(self, node: Function) -> None:
+    def _convert_null_if(self, node: FunctionCall) -> None:
         text, other = node.values[:2]
         if not self._is_answer_text(text):
             self._convert_compared(node.values[:2])
@@ -214,7 +214,7 @@ class _Conversion:
             return node.kind in _MAY_FAIL_OPERATORS
         if isinstance(node, tree.Lambda):
             return not is_lambda(node)
-        return isinstance(node, Function) and node.name.lower() not in _NEVER_FAIL
+        return isinstance(node, FunctionCall) and node.name.lower() not in _NEVER_FAIL
 
 
 def _calls_read(node: Node) -> Iterator[Call]:
@@ -228,7 +228,7 @@ def _calls_read(node: Node) -> Iterator[Call]:
 
 def _is_double(node: Node) -> bool:
     """Whether a node reads an answer as DOUBLE, or computes with an answer read as DOUBLE."""
-    if isinstance(node, Function) and node.name in ARITHMETIC:
+    if isinstance(node, FunctionCall) and node.name in ARITHMETIC:
         return any(map(_is_double, node.values))
     return is_macro(node)
 

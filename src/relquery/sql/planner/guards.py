@@ -13,7 +13,15 @@ from relquery.sql.binder.call import has_call
 from relquery.sql.binder.functions import FunctionCatalog, has_window, own_nodes
 from relquery.sql.binder.normalize import has_grouping_sets
 from relquery.sql.parser import build, tree
-from relquery.sql.parser.tree import Conjunction, Expression, Function, Node, Operator, Select, When
+from relquery.sql.parser.tree import (
+    Conjunction,
+    Expression,
+    FunctionCall,
+    Node,
+    Operator,
+    Select,
+    When,
+)
 
 _ONLY_TRUE = ("where_clause", "having", "qualify")
 
@@ -127,11 +135,11 @@ def _conditions_of(node: Node, parent: Node) -> Iterator[Condition]:
             yield Condition(build.operation(build.IS_NULL, operand.copy()))
     elif isinstance(parent, tree.Argument):
         function = parent.parent
-        if isinstance(function, Function) and function.name.lower() == "if" and parent.index:
+        if isinstance(function, FunctionCall) and function.name.lower() == "if" and parent.index:
             condition = function.values[0]
             is_first = parent.index == 1
             yield Condition(condition.copy() if is_first else _not_true(condition))
-        elif isinstance(function, Function) and function.filter is not None:
+        elif isinstance(function, FunctionCall) and function.filter is not None:
             yield Condition(function.filter.copy())
 
 
@@ -142,7 +150,7 @@ def _counts_only_as_true(node: Node) -> bool:
         node, parent = parent, parent.parent
     if isinstance(parent, When):
         return node.place == "when_expr"
-    if isinstance(parent, Function):
+    if isinstance(parent, FunctionCall):
         return node.place == "filter"
     return isinstance(parent, Select) and node.place in _ONLY_TRUE
 

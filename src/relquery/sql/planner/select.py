@@ -155,7 +155,7 @@ def _note_wholes(select: Select, functions: FunctionCatalog) -> None:
 def _is_whole(node: Node) -> bool:
     """Whether an expression is a subquery, a schema's function, or a method or a column by its
     place, which DuckDB resolves."""
-    if isinstance(node, tree.Function):
+    if isinstance(node, tree.FunctionCall):
         return bool(node.schema) and not has_call(node)
     return isinstance(node, Subquery | tree.Position)
 
