@@ -31,7 +31,7 @@ from relquery.tools import Delta, ToolUse
 router = APIRouter(tags=["OpenAI"])
 
 
-class FunctionTool(Inner):
+class ChatTool(Inner):
     """A function that the model may call."""
 
     type: Literal["function"] = "function"
@@ -63,7 +63,7 @@ class ChatBody(fields.Sampled, fields.CallsTools):
         "verbosity": (None, "medium"),
     }
     messages: Annotated[list[fields.ChatMessage], Field(min_length=1)]
-    tools: list[FunctionTool] | None = None
+    tools: list[ChatTool] | None = None
     tool_choice: Literal["none", "auto", "required"] | NamedChoice | None = None
     max_completion_tokens: Positive | None = None
     response_format: (
