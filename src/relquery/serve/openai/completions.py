@@ -38,7 +38,7 @@ class ChatTool(Inner):
     function: fields.DescribedFunction
 
 
-class NamedChoice(Inner):
+class ChatToolChoice(Inner):
     """The function that is called."""
 
     type: Literal["function"]
@@ -64,7 +64,7 @@ class ChatBody(fields.Sampled, fields.CallsTools):
     }
     messages: Annotated[list[fields.ChatMessage], Field(min_length=1)]
     tools: list[ChatTool] | None = None
-    tool_choice: Literal["none", "auto", "required"] | NamedChoice | None = None
+    tool_choice: Literal["none", "auto", "required"] | ChatToolChoice | None = None
     max_completion_tokens: Positive | None = None
     response_format: (
         Annotated[fields.JsonSchemaFormat | fields.OtherFormat, Field(discriminator="type")] | None
