@@ -141,7 +141,7 @@ def breakpoints_of(
     return found
 
 
-class InputMessage(bodies.Inner):
+class MessageParam(bodies.Inner):
     """A message. Messages of one role in a row are one turn."""
 
     role: Literal["user", "assistant", "system"]
@@ -220,7 +220,7 @@ class Counted(bodies.Body):
     model_config = bodies.example({k: v for k, v in MESSAGE.items() if k != "max_tokens"})
     ACCEPTED: ClassVar = ACCEPTED
     model: str
-    messages: Annotated[list[InputMessage], Field(min_length=1, max_length=100_000)]
+    messages: Annotated[list[MessageParam], Field(min_length=1, max_length=100_000)]
     system: System | None = None
     cache_control: CacheControl | None = None
     tools: list[CustomTool] | None = None
@@ -321,7 +321,7 @@ def sampling_of(body: MessageBody) -> Sampling:
 
 
 def prompt_of(
-    system: System | None, messages: Sequence[InputMessage], automatic: CacheControl | None
+    system: System | None, messages: Sequence[MessageParam], automatic: CacheControl | None
 ) -> tuple[Prompt, list[str]]:
     """The prompt, and the ttl of each of its breakpoints.
 
