@@ -85,13 +85,13 @@ _BUSY_SECONDS = 60.0
 _SLACK = 1e-9  # of a budget, for what rounding leaves
 
 
-class Held(float):
+class Reservation(float):
     """An amount that counts as spent. period: in which it counts."""
 
     period: str
 
     @classmethod
-    def of(cls, amount: float, period: str) -> Held:
+    def of(cls, amount: float, period: str) -> Reservation:
         """An amount of a period."""
         held = cls(amount)
         held.period = period
@@ -119,7 +119,7 @@ class Spending:
                 "path of a ledger that can be written."
             ) from error
 
-    def take(self, amount: float) -> Held | None:
+    def take(self, amount: float) -> Reservation | None:
         """Count an amount as spent; None, and nothing is counted, if the budget has no room."""
         period = self.period
         with transaction(self.path) as connection:
@@ -127,7 +127,7 @@ class Spending:
             if amount > room:
                 return None
             self._add(connection, period, amount)
-        return Held.of(amount, period)
+        return Reservation.of(amount, period)
 
     def correct(self, held: float, cost: float) -> None:
         """Count what a call has cost in place of what was held for it."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
-from relquery.backends.provider.spending import Held, transaction
+from relquery.backends.provider.spending import Reservation, transaction
 from relquery.errors import ConfigError
 
 _TABLES = (
@@ -138,18 +138,18 @@ class Store:
                 [(custom, job.id) for custom in customs],
             )
 
-    def hold(self, held: Mapping[str, Held]) -> None:
+    def hold(self, held: Mapping[str, Reservation]) -> None:
         """Write down what requests may cost of a budget that processes share."""
         rows = [(custom, each.period, float(each)) for custom, each in held.items()]
         with self._open() as connection:
             connection.executemany("INSERT OR REPLACE INTO batch_holds VALUES (?, ?, ?)", rows)
 
-    def take_holds(self, customs: Iterable[str]) -> dict[str, Held]:
+    def take_holds(self, customs: Iterable[str]) -> dict[str, Reservation]:
         """What was written down for requests, for the first process that asks for it."""
         sql = "DELETE FROM batch_holds WHERE custom = ? RETURNING amount, period"
         with self._open() as connection:
             found = [(custom, connection.execute(sql, (custom,)).fetchone()) for custom in customs]
-        return {custom: Held.of(*row) for custom, row in found if row is not None}
+        return {custom: Reservation.of(*row) for custom, row in found if row is not None}
 
     def of(self, customs: Iterable[str]) -> dict[str, BatchJob]:
         """The batch of each request that is in one."""

@@ -18,7 +18,7 @@ from relquery.backends.provider.codec import RequestCodec
 from relquery.backends.provider.dispatch import SharedState
 from relquery.backends.provider.errors import reason_to_stop, refused
 from relquery.backends.provider.limiter import Need
-from relquery.backends.provider.spending import Held
+from relquery.backends.provider.spending import Reservation
 from relquery.backends.wires.errors import ProviderError
 from relquery.backends.wires.messages import Messages, in_form, to_messages
 from relquery.backends.wires.reply import Reply, no_answer
@@ -187,7 +187,9 @@ class BatchRun:
             self._drop(job)
             raise
         if budget.is_shared:  # whichever process has the results corrects what it counts
-            self.store.hold({name: part for name, part in held.items() if isinstance(part, Held)})
+            self.store.hold(
+                {name: part for name, part in held.items() if isinstance(part, Reservation)}
+            )
         else:
             self._held |= held
         self.shared.counter.add(calls=len(lines))
