@@ -117,7 +117,7 @@ _PER_TRANSACTION = 20_000  # keys: others wait for the file meanwhile
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldClaim:
     """A claim on a key."""
 
     key: bytes
@@ -163,7 +163,7 @@ class Claims:
     def give_back(self, owner: str, keys: Sequence[bytes]) -> None:
         """Give some claims of an owner back."""
         if keys:
-            claims = [Held(key, owner) for key in keys]
+            claims = [HeldClaim(key, owner) for key in keys]
             self._write(lambda: give_back(self.connection, claims))
 
     def forget(self, owner: str) -> None:
@@ -211,7 +211,7 @@ class Claims:
         return transact(self.connection, self.guard, act)
 
 
-def give_back(connection: Any, claims: Sequence[Held]) -> None:
+def give_back(connection: Any, claims: Sequence[HeldClaim]) -> None:
     """Give claims back in a transaction that has begun."""
     if claims:  # else there may be no such table
         connection.executemany(_GIVE_BACK, ((one.key, one.owner) for one in claims))

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from relquery.ledger.claims import Held
+from relquery.ledger.claims import HeldClaim
 from relquery.ledger.keys import FORMAT, OLDER, Keys, kept_text
 from relquery.ledger.stored import Fact, known_answer, scores_as_json, scores_from_json
 from relquery.prompt import Answer
@@ -79,7 +79,7 @@ class FolderLedger:
         *,
         are_new: bool = True,
         facts: Sequence[Fact] = (),
-        claims: Sequence[Held] = (),
+        claims: Sequence[HeldClaim] = (),
     ) -> None:
         """Store the valid answers durably, and nothing else; see Ledger. Raises OSError."""
         del facts, claims

@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Protocol
 
 from relquery.errors import LedgerWarning, warn
-from relquery.ledger.claims import Held
+from relquery.ledger.claims import HeldClaim
 from relquery.ledger.stored import AnswerStore, Fact
 from relquery.prompt import Answer
 
@@ -63,7 +63,12 @@ class Keep(Protocol):
     """Stores an answer under its key soon, with what is known of it, and ends the claim on it."""
 
     def __call__(
-        self, key: bytes, answer: Answer, fact: Fact | None = None, claim: Held | None = None, /
+        self,
+        key: bytes,
+        answer: Answer,
+        fact: Fact | None = None,
+        claim: HeldClaim | None = None,
+        /,
     ) -> None:
         """From any thread; never waits for the disk."""
 
@@ -73,7 +78,7 @@ class _Item:
     key: bytes
     answer: Answer
     fact: Fact | None
-    claim: Held | None
+    claim: HeldClaim | None
 
 
 @contextmanager
@@ -121,7 +126,12 @@ class _Writer(Thread):
         self._is_over = self._has_ended = False
 
     def keep(
-        self, key: bytes, answer: Answer, fact: Fact | None = None, claim: Held | None = None, /
+        self,
+        key: bytes,
+        answer: Answer,
+        fact: Fact | None = None,
+        claim: HeldClaim | None = None,
+        /,
     ) -> None:
         self._items.put(_Item(key, answer, fact, claim))
 

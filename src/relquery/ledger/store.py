@@ -17,7 +17,7 @@ from relquery.ledger.claims import (
     Claims,
     Given,
     Guard,
-    Held,
+    HeldClaim,
     give_back,
     patiently,
     transact,
@@ -126,7 +126,7 @@ class Ledger:
         *,
         are_new: bool = True,
         facts: Sequence[Fact] = (),
-        claims: Sequence[Held] = (),
+        claims: Sequence[HeldClaim] = (),
     ) -> None:
         """Store the valid answers, atomically and durably. Raises sqlite3.Error.
 
@@ -195,7 +195,7 @@ class Ledger:
         rows: list[tuple[Any, ...]],
         scores: list[tuple[bytes, str]],
         facts: Sequence[Fact],
-        claims: Sequence[Held],
+        claims: Sequence[HeldClaim],
     ) -> None:
         self.connection.executemany("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?)", rows)
         if scores:

@@ -10,7 +10,7 @@ from math import inf
 from pathlib import Path
 from typing import Any, Protocol
 
-from relquery.ledger.claims import Claims, Held
+from relquery.ledger.claims import Claims, HeldClaim
 from relquery.ledger.keys import FORMAT, OLDER, Keys, kept_text
 from relquery.prompt import Answer, Finish, Prompt, Sampling
 from relquery.redaction import redacted
@@ -166,7 +166,7 @@ class AnswerStore(Protocol):
         *,
         are_new: bool = True,
         facts: Sequence[Fact] = (),
-        claims: Sequence[Held] = (),
+        claims: Sequence[HeldClaim] = (),
     ) -> None:
         """Store the valid answers durably; see Ledger. Raises sqlite3.Error or OSError."""
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from relquery.arrays import Int64s
 from relquery.lazy import LazySequence
-from relquery.ledger.claims import LEASE, Claims, Held
+from relquery.ledger.claims import LEASE, Claims, HeldClaim
 from relquery.ledger.keys import Keys
 from relquery.ledger.saving import Keep, saving
 from relquery.ledger.stored import AnswerStore, Fact, StoredCall
@@ -196,7 +196,7 @@ class _Shared:
             key, stored = self.keys.entry(place, answer)
             asked = self.keys.whole[place]
             fact = Fact.of(self.call, key, asked, answer)
-            self.keep(key, stored, fact, Held(asked, self.owner.name))
+            self.keep(key, stored, fact, HeldClaim(asked, self.owner.name))
             self.unheard.discard(place)
 
         return Turn(prompts, places, known, heard)
