@@ -26,7 +26,7 @@ from relquery.serve.errors import HttpError, Json, not_supported
 from relquery.serve.openai.choices import finish_of, usage_of
 from relquery.serve.server import RequestScope, Scope
 from relquery.serve.sql_workers.statements import Statements, Task
-from relquery.serve.sql_workers.work import Job
+from relquery.serve.sql_workers.work import WorkerJob
 from relquery.serve.streaming import (
     ARROW,
     EVENTS,
@@ -151,7 +151,7 @@ async def run_sql(body: SqlBody, scope: Scope) -> Response:
         **body.given("max_calls", "rows"),
     }
     statements, declared = scope.server.kept(Statements), scope.declared(body.relquery)
-    task = statements.start(scope, Job("run_sql", given), model, declared)
+    task = statements.start(scope, WorkerJob("run_sql", given), model, declared)
     if body.stream:
         return EventResponse(_lines(task), task, failed_line, NDJSON)
     media = ARROW if body.format == "arrow" else "application/json"
@@ -162,7 +162,7 @@ async def run_sql(body: SqlBody, scope: Scope) -> Response:
 async def explain_sql(body: ExplainBody, scope: Scope) -> Response:
     """What a statement would ask, without asking: `text`, and the rows of EXPLAIN as `stages`."""
     options = body.options | {"selectivity": body.selectivity, "cost": body.cost}
-    job = Job("explain_sql", {"query": body.query, "params": body.params, "options": options})
+    job = WorkerJob("explain_sql", {"query": body.query, "params": body.params, "options": options})
     task = scope.server.kept(Statements).start(scope, job, scope.server.model(body.model))
     text, stages = await task.result(scope)
     return Json({"text": text, "stages": stages})
@@ -235,7 +235,7 @@ async def prepare_query(request: Request, scope: Scope, stream: bool = False) ->
 
 def _begun(name: str, query: WireQuery, scope: RequestScope) -> Task:
     """A job in a worker. Raises HttpError for a model that is not served."""
-    model, job = scope.server.model(query.model), Job(name, {"query": query})
+    model, job = scope.server.model(query.model), WorkerJob(name, {"query": query})
     return scope.server.kept(Statements).start(scope, job, model, scope.declared())
 
 
@@ -324,7 +324,7 @@ async def answer_prompt(body: PromptBody, scope: Scope) -> Response:
     given = {"schema": body.markup, "prompt": body.prompt, "options": options}
     model, declared = scope.server.model(body.model), scope.declared(body.relquery)
     statements = scope.server.kept(Statements)
-    task = statements.start(scope, Job("answer_prompt", given), model, declared)
+    task = statements.start(scope, WorkerJob("answer_prompt", given), model, declared)
     result = await task.result(scope)
     return Json(
         {

@@ -25,7 +25,7 @@ from relquery.serve.errors import bad_request, stopping
 from relquery.serve.server import CountedSink, NamedModel, RequestScope
 from relquery.serve.settings import ServeConfig
 from relquery.serve.sql_workers.pool import Pool, Worker
-from relquery.serve.sql_workers.work import Job, Work
+from relquery.serve.sql_workers.work import Work, WorkerJob
 from relquery.serve.streaming import ResponseStream
 
 AT_ONCE = 8
@@ -139,7 +139,11 @@ class Statements:
         self._files: dict[str, Path] = {}
 
     def start(
-        self, scope: RequestScope, job: Job, model: NamedModel, declared: Declared | None = None
+        self,
+        scope: RequestScope,
+        job: WorkerJob,
+        model: NamedModel,
+        declared: Declared | None = None,
     ) -> Task:
         """Have a job done, which asks a model for a request. declared: the relQuery that all of its
         calls belong to.

@@ -23,7 +23,7 @@ class Table:
     rows: int
 
 
-class Job(NamedTuple):
+class WorkerJob(NamedTuple):
     """What is to be done: one of the functions of `jobs`, and its arguments."""
 
     name: str
@@ -33,7 +33,7 @@ class Job(NamedTuple):
 class Work(NamedTuple):
     """A job and its limits. Sent to a worker first; it says what comes of it by a Replied."""
 
-    job: Job
+    job: WorkerJob
     facts: Facts
     tenant: str
     declared: Declared | None
