@@ -59,7 +59,7 @@ _LOOKS, _LOOK_SECONDS = 100, 0.05  # how long a terminating process waits for th
 _TROUBLE = (sqlite3.Error, OSError)  # what storing answers may raise
 
 
-class Keep(Protocol):
+class Saver(Protocol):
     """Stores an answer under its key soon, with what is known of it, and ends the claim on it."""
 
     def __call__(
@@ -82,7 +82,7 @@ class _Item:
 
 
 @contextmanager
-def saving(ledger: AnswerStore) -> Iterator[Keep]:
+def saving(ledger: AnswerStore) -> Iterator[Saver]:
     """A block in which answers are stored under their keys as they arrive, from any thread.
 
     Each answer is on disk within a tenth of a second, unless the disk is slower. All are on disk

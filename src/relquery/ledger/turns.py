@@ -20,7 +20,7 @@ from relquery.arrays import Int64s
 from relquery.lazy import LazySequence
 from relquery.ledger.claims import LEASE, Claims, HeldClaim
 from relquery.ledger.keys import Keys
-from relquery.ledger.saving import Keep, saving
+from relquery.ledger.saving import Saver, saving
 from relquery.ledger.stored import AnswerStore, Fact, StoredCall
 from relquery.prompt import Answer, Prompt
 
@@ -77,7 +77,7 @@ def _unheard(index: int, answer: Answer) -> None:
     del index, answer
 
 
-def _alone(prompts: Sequence[Prompt], places: Int64s, keys: Keys, keep: Keep) -> Turn:
+def _alone(prompts: Sequence[Prompt], places: Int64s, keys: Keys, keep: Saver) -> Turn:
     def heard(index: int, answer: Answer) -> None:
         keep(*keys.entry(int(places[index]), answer))
 
@@ -142,7 +142,7 @@ class _Shared:
     places: Int64s
     ledger: AnswerStore
     keys: Keys
-    keep: Keep
+    keep: Saver
     call: StoredCall
     owner: _Owner
     unheard: set[int] = field(default_factory=set)
