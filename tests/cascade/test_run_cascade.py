@@ -12,7 +12,7 @@ from scipy.stats import binomtest
 import relquery as rq
 from relquery.arrays import Bools, Floats, Int64s
 from relquery.cascade.sampling import Plan
-from relquery.cascade.thresholds import Labels, Side
+from relquery.cascade.thresholds import OracleLabels, Side
 from relquery.errors import ConfigError
 
 CALLS = 1_000
@@ -137,7 +137,7 @@ def test_heavy_rows_of_a_sure_proxy_are_weighed_by_their_rows() -> None:
 
 
 def test_an_error_counts_as_often_as_its_call_was_drawn() -> None:
-    labels = Labels(4)
+    labels = OracleLabels(4)
     labels.asked[[0, 1, 3]], labels.yes[0], labels.failed[3] = True, True, True
     coins = np.array([3, 1, 0, 2])
     side = Side(np.arange(4), wrong=False, coins=coins, plan=Plan(0.5, (), 4, 0.0), reach=4)

@@ -27,7 +27,7 @@ import numpy as np
 
 from relquery.arrays import Bools, Int64s
 from relquery.cascade.bounds import least_rate
-from relquery.cascade.thresholds import Labels
+from relquery.cascade.thresholds import OracleLabels
 
 _LOOKS = ((0, 0.8), (3, 0.2))
 """The errors that a look allows, and its part of the failure probability."""
@@ -41,7 +41,7 @@ class Verdict:
 
     holds: bool
     """Whether both targets are met, but for the failure probability."""
-    labels: Labels
+    labels: OracleLabels
     """What was asked, and answered."""
     wrong: int
     """Calls that were drawn and have another answer than was claimed, or none."""
@@ -62,7 +62,7 @@ class _Side:
     """Calls that the first look is expected to draw."""
     passed: bool = False
 
-    def errors(self, labels: Labels) -> Bools:
+    def errors(self, labels: OracleLabels) -> Bools:
         """(calls,), which of the asked calls contradict the claim."""
         wrong: Bools = labels.failed | (labels.asked & (labels.yes != self.yes))
         return wrong
@@ -81,7 +81,7 @@ def check_claim(
     claimed: (calls,), whether yes is claimed. weights: the rows of each call. failure: the most
     probable a verdict may be that holds where a target is missed.
     """
-    labels = Labels(len(claimed))
+    labels = OracleLabels(len(claimed))
     rows = int(weights[claimed].sum())
     most = floor((1 - precision) * rows + 1e-9)
     others = floor((1 - recall) / recall * (rows - most) + 1e-9)

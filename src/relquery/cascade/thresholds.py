@@ -50,7 +50,7 @@ _CAUTION = 0.85
 _ROUNDING = 1e-9
 
 
-class Labels:
+class OracleLabels:
     """What the oracle has said of each call."""
 
     def __init__(self, calls: int) -> None:
@@ -83,13 +83,13 @@ class Side:
     reach: int = 0
     """How far drawn calls have been asked."""
 
-    def hits(self, labels: Labels) -> Int64s:
+    def hits(self, labels: OracleLabels) -> Int64s:
         """The hits up to each place that was reached; a failed call counts as an error."""
         calls = self.order[: self.reach]
         error = labels.failed[calls] | (labels.asked[calls] & (labels.yes[calls] == self.wrong))
         return np.cumsum(np.where(error, self.coins[: self.reach], 0))
 
-    def goes_on(self, labels: Labels) -> bool:
+    def goes_on(self, labels: OracleLabels) -> bool:
         """Whether a rung may lead further than the scan has come."""
         return self.reach < len(self.order) and (
             int(self.hits(labels)[-1:].sum()) <= self.plan.rungs[0].hits
@@ -101,7 +101,7 @@ class Side:
         start, self.reach = self.reach, min(len(self.order), self.reach + max(step, _LEAST_PILOT))
         return self.order[start : self.reach][self.coins[start : self.reach] > 0]
 
-    def cuts(self, labels: Labels) -> Iterator[ProxyCut]:
+    def cuts(self, labels: OracleLabels) -> Iterator[ProxyCut]:
         """Its rungs, as the labels so far have it."""
         hits = self.hits(labels)
         for rung in self.plan.rungs:
@@ -117,7 +117,7 @@ class ProxyCut:
     """The calls up to a rung, drawn ones among them."""
     rung: Rung
 
-    def rows(self, weights: Int64s, labels: Labels) -> int:
+    def rows(self, weights: Int64s, labels: OracleLabels) -> int:
         """Rows that the proxy decides."""
         return int(weights[self.calls][~labels.asked[self.calls]].sum())
 
@@ -129,7 +129,7 @@ NOTHING = ProxyCut(np.empty(0, np.int64), Rung(-1, 0))
 class Decision:
     """How each call was answered, and by which bounds that is right."""
 
-    labels: Labels
+    labels: OracleLabels
     accepted: Bools
     """Calls that the proxy accepts (for accuracy: whose label it gives)."""
     rejected: Bools
@@ -150,7 +150,7 @@ def decide_by_head(
 ) -> Steps:
     """See `decide`; scores are those of a head on embeddings (calls, dimensions), trained on the
     labels of some calls, which are chosen by lot and have no part in the bounds."""
-    labels, count = Labels(len(vectors)), len(vectors)
+    labels, count = OracleLabels(len(vectors)), len(vectors)
     yield from labels.ask(rng.choice(count, trained_of(count), replace=False))
     scores = fit_head(vectors, labels.asked & ~labels.failed, labels.yes)
     return (yield from decide(scores, weights, targets, rng, labels))
@@ -171,7 +171,7 @@ def decide(
     weights: Int64s,
     targets: Targets,
     rng: np.random.Generator,
-    labels: Labels | None = None,
+    labels: OracleLabels | None = None,
 ) -> Steps:
     """Yields calls to be asked, and is sent the oracle's yes, no or None (failed) for each.
 
@@ -179,7 +179,7 @@ def decide(
     the proxy's label is right, and scores are its confidence. weights: the rows of each call.
     labels: of calls that were asked before.
     """
-    labels = Labels(len(scores)) if labels is None else labels
+    labels = OracleLabels(len(scores)) if labels is None else labels
     ranked = _ranked(scores, rng)
     seen = labels.asked.copy()
     new = ranked[~seen[ranked]]
@@ -206,7 +206,7 @@ def _ranked(scores: Floats, rng: np.random.Generator) -> Int64s:
     return scored[np.argsort(-scores[scored], kind="stable")]
 
 
-def _chances(scores: Floats, ranked: Int64s, labels: Labels, seen: Bools) -> Floats:
+def _chances(scores: Floats, ranked: Int64s, labels: OracleLabels, seen: Bools) -> Floats:
     """How likely yes is, by place in the order. seen: calls that the scores were fitted to."""
     known = (labels.asked & ~labels.failed & ~seen)[ranked]
     if not known.any():
@@ -223,7 +223,7 @@ def _sides(
     chances: Floats,
     weights: Int64s,
     targets: Targets,
-    labels: Labels,
+    labels: OracleLabels,
     rng: np.random.Generator,
 ) -> list[Side]:
     """The scans that are expected to save calls."""
@@ -275,7 +275,7 @@ def _settle(
     scores: Floats,
     weights: Int64s,
     targets: Targets,
-    labels: Labels,
+    labels: OracleLabels,
     seen: Bools,
 ) -> Generator[Int64s, Sequence[bool | None], tuple[ProxyCut, ProxyCut]]:
     """Ask what no side decides, with the rungs that save most and still meet the targets."""
@@ -304,7 +304,7 @@ def _meets(
     expected: float,
     weights: Int64s,
     targets: Targets,
-    labels: Labels,
+    labels: OracleLabels,
 ) -> bool:
     """Whether the bounds show the targets. expected: rows with a yes among those to be asked."""
     accepted, rejected = top.rows(weights, labels), bottom.rows(weights, labels)
