@@ -62,7 +62,7 @@ class EncoderNetwork(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class EncoderFolder:
     """What an encoder's folder says about its vectors, in the files of sentence-transformers."""
 
     network: str
@@ -84,7 +84,7 @@ class Encoder:
     """
 
     network: EncoderNetwork
-    layout: Layout
+    layout: EncoderFolder
     context: int
 
     @classmethod
@@ -181,7 +181,7 @@ def _batches(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
         yield places
 
 
-def read_layout(spec: str, pooling: Pooling | None) -> Layout:
+def read_layout(spec: str, pooling: Pooling | None) -> EncoderFolder:
     """The layout of a folder or a Hugging Face name; the default if it has no such files.
 
     pooling: in place of what the files say. Raises ModelError for what we do not compute, such as a
@@ -205,7 +205,7 @@ def read_layout(spec: str, pooling: Pooling | None) -> Layout:
             "pools. That is not supported: set default_prompt_name in its "
             "config_sentence_transformers.json to null, or use another encoder."
         )
-    return Layout(
+    return EncoderFolder(
         str(folder / network),
         pooling or (_pooling(spec, said) if said else "mean"),
         reading.get("max_seq_length"),
