@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from relquery.errors import ModelError
 from relquery.model.formats.gguf import FORMATS
-from relquery.model.formats.quantization import Coding, Layout
+from relquery.model.formats.quantization import CodeLayout, Coding
 from relquery.model.formats.safetensors import CODES, Weight, Weights, read_files, widen
 
 _FORMATS = {name: number for number, (name, _, _) in enumerate(FORMATS)}
@@ -26,10 +26,10 @@ _TURNS = (0, 2, 4, 6, 1, 3, 5, 7)
 """Of the eight outputs in a word of AWQ, which one each four bits hold, from the lowest on."""
 _COMPRESSED = ("weight_packed", "weight_scale", "weight_zero_point", "weight_g_idx")
 _NAMES = {
-    Layout.PACKED: _COMPRESSED,
-    Layout.PLAIN: ("weight", *_COMPRESSED[1:]),
-    Layout.GPTQ: ("qweight", "scales", "qzeros", "g_idx"),
-    Layout.AWQ: ("qweight", "scales", "qzeros", "g_idx"),
+    CodeLayout.PACKED: _COMPRESSED,
+    CodeLayout.PLAIN: ("weight", *_COMPRESSED[1:]),
+    CodeLayout.GPTQ: ("qweight", "scales", "qzeros", "g_idx"),
+    CodeLayout.AWQ: ("qweight", "scales", "qzeros", "g_idx"),
 }
 """Names in files of codes, scales, zero points and the group of each input."""
 _OF_ACTIVATIONS = ("input_scale", "input_zero_point")
@@ -139,7 +139,7 @@ class CodedWeights(Weights):
         if held.kind < 0:
             raise ValueError(f"{name} has whole numbers")
         found = widen(held.bytes, held.kind).reshape(held.shape)
-        if self._coding.layout in (Layout.GPTQ, Layout.AWQ):
+        if self._coding.layout in (CodeLayout.GPTQ, CodeLayout.AWQ):
             found = found.T
         elif found.size == 1:
             found = np.broadcast_to(found.reshape(1, 1), shape)  # of all numbers
@@ -157,16 +157,16 @@ def _whole(held: Weight, name: str) -> npt.NDArray[Any]:
 
 def _codes(coding: Coding, held: npt.NDArray[Any]) -> Bytes:
     """Codes as Matrix has them."""
-    if held.ndim != 2 or held.dtype.itemsize != (1 if coding.layout is Layout.PLAIN else 4):
+    if held.ndim != 2 or held.dtype.itemsize != (1 if coding.layout is CodeLayout.PLAIN else 4):
         raise ValueError(f"codes are in {held.ndim} dimensions of {held.dtype}")
-    if coding.layout is Layout.PLAIN:
+    if coding.layout is CodeLayout.PLAIN:
         return held.view(np.uint8)
     words: Words = held.view(np.uint32)
-    if coding.layout is Layout.AWQ:
+    if coding.layout is CodeLayout.AWQ:
         if len(words) % 2:
             raise ValueError(f"codes of AWQ are of {len(words)} inputs, an odd number")
         return _turned(words)
-    if coding.layout is Layout.GPTQ:
+    if coding.layout is CodeLayout.GPTQ:
         words = _transposed(words)
     found = words.view(np.uint8)
     return found if coding.bits == 4 else found ^ np.uint8(128)
@@ -198,18 +198,18 @@ def _transposed(words: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 def _zeros(coding: Coding, held: npt.NDArray[Any], shape: tuple[int, int]) -> npt.NDArray[np.int16]:
     """Zero points (outputs, groups)."""
-    if held.dtype.itemsize == 1 and coding.layout in (Layout.PLAIN, Layout.PACKED):
+    if held.dtype.itemsize == 1 and coding.layout in (CodeLayout.PLAIN, CodeLayout.PACKED):
         zeros = held.astype(np.int16) + np.int16(8 if coding.bits == 4 else 0)
         return np.broadcast_to(zeros.reshape(1, 1), shape) if zeros.size == 1 else zeros
     words = held.view(np.uint32)
-    if coding.layout is Layout.PACKED:
+    if coding.layout is CodeLayout.PACKED:
         words = words.T
     if coding.is_less:  # whole words, as the library that wrote them took 1 from those
         words = words + np.uint32(0x11111111 if coding.bits == 4 else 0x01010101)
     found = np.ascontiguousarray(words).view(np.uint8)
     if coding.bits == 4:
         found = _halves(found)
-    if coding.layout is Layout.AWQ:
+    if coding.layout is CodeLayout.AWQ:
         eights = found.reshape(len(found), found.shape[1] // 8, 8)
         found = eights[..., np.argsort(_TURNS)].reshape(found.shape)
     return found.T[: shape[0]].astype(np.int16) - np.int16(0 if coding.bits == 4 else 128)

@@ -12,7 +12,7 @@ from enum import Enum
 from relquery.model.formats.config import Settings
 
 
-class Layout(Enum):
+class CodeLayout(Enum):
     """Where the codes of a matrix are, and in which order."""
 
     PACKED = "pack-quantized"
@@ -29,7 +29,7 @@ class Layout(Enum):
 class Coding:
     """How the matrices of a folder are coded."""
 
-    layout: Layout
+    layout: CodeLayout
     bits: int
     """Of a code, 4 or 8."""
     group: int
@@ -61,13 +61,13 @@ def _awq(told: Settings) -> Coding:
     told.expect("bits", 4)
     told.expect("desc_act", False)
     _form(told, "version", "gemm")
-    return Coding(Layout.AWQ, 4, _group(told), has_zeros=True)
+    return Coding(CodeLayout.AWQ, 4, _group(told), has_zeros=True)
 
 
 def _gptq(told: Settings) -> Coding:
     is_less = _form(told, "checkpoint_format", "gptq", "gptq_v2") == "gptq"
     has_order = told.flag("desc_act", False)
-    return Coding(Layout.GPTQ, _bits(told, "bits"), _group(told), True, has_order, is_less)
+    return Coding(CodeLayout.GPTQ, _bits(told, "bits"), _group(told), True, has_order, is_less)
 
 
 def _form(told: Settings, key: str, *known: str) -> str:
@@ -86,10 +86,10 @@ def _form(told: Settings, key: str, *known: str) -> str:
 
 def _compressed_tensors(told: Settings) -> Coding:
     form = told.text("format")
-    if form not in (Layout.PACKED.value, Layout.PLAIN.value):
+    if form not in (CodeLayout.PACKED.value, CodeLayout.PLAIN.value):
         raise told.refused(
             f"its format is '{form}', and of compressed-tensors the engine reads "
-            f"{Layout.PACKED.value} and {Layout.PLAIN.value}"
+            f"{CodeLayout.PACKED.value} and {CodeLayout.PLAIN.value}"
         )
     told.expect("kv_cache_scheme", None)
     told.expect("moe_sparsity_config", None)
@@ -97,13 +97,13 @@ def _compressed_tensors(told: Settings) -> Coding:
     if sparsity := told.within("sparsity_config"):
         sparsity.expect("format", "dense")
     groups = told.within("config_groups")
-    found = {_scheme(told, each, Layout(form)) for each in (groups.values() if groups else ())}
+    found = {_scheme(told, each, CodeLayout(form)) for each in (groups.values() if groups else ())}
     if len(found) != 1:
         raise told.refused(f"its config_groups are of {len(found)} kinds, and the engine reads one")
     return found.pop()
 
 
-def _scheme(told: Settings, group: object, layout: Layout) -> Coding:
+def _scheme(told: Settings, group: object, layout: CodeLayout) -> Coding:
     """What one of config_groups says of weights. What activations would be rounded to is not
     computed."""
     outer = Settings(told.name, {"config_groups": group}, told.file).within("config_groups")
@@ -113,7 +113,7 @@ def _scheme(told: Settings, group: object, layout: Layout) -> Coding:
     outer.expect("output_activations", None)
     outer.expect("format", layout.value, None)
     bits = _bits(weights, "num_bits")
-    if layout is Layout.PLAIN and bits != 8:
+    if layout is CodeLayout.PLAIN and bits != 8:
         raise told.refused(f"{layout.value} has {bits} bits, and the engine reads 8")
     weights.expect("type", "int")
     weights.expect("dynamic", False)
