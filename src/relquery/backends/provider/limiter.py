@@ -53,7 +53,7 @@ class Need:
 
 
 @dataclass(slots=True)
-class Limit:
+class RateLimit:
     """What may be sent a minute, in a bucket that fills up with time."""
 
     kind: str
@@ -120,8 +120,8 @@ class Limiter:
     tpm: InitVar[float | None] = None
     refusals: int = 0
     """How often the server has refused since it last answered."""
-    _requests: Limit = field(init=False)
-    _tokens: Limit = field(init=False)
+    _requests: RateLimit = field(init=False)
+    _tokens: RateLimit = field(init=False)
     _is_paced: bool = False
     """Whether the limit of requests is a pace that was found."""
     _ratio: float | None = None
@@ -135,7 +135,7 @@ class Limiter:
     _lock: Lock = field(default_factory=Lock)
 
     def __post_init__(self, rpm: float | None, tpm: float | None) -> None:
-        self._requests, self._tokens = Limit("requests", rpm), Limit("tokens", tpm)
+        self._requests, self._tokens = RateLimit("requests", rpm), RateLimit("tokens", tpm)
 
     @property
     def until(self) -> float:
