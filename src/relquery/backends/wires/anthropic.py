@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from relquery.backends.wires.errors import ProviderError, status_error
-from relquery.backends.wires.messages import Message, Messages, has_marks, parts_of
+from relquery.backends.wires.messages import Messages, WireMessage, has_marks, parts_of
 from relquery.backends.wires.reply import Reply, Usage, count
 from relquery.backends.wires.response_format import held_to, limit_of
 from relquery.backends.wires.wire import Json, Result, Wire
@@ -87,7 +87,7 @@ class AnthropicMessages(Wire):
         return Result(custom, None, status_error(_STATUS.get(str(kind), 400), error))
 
 
-def _content(message: Message) -> str | list[Json]:
+def _content(message: WireMessage) -> str | list[Json]:
     """A message's text; in blocks where prefixes are to be kept."""
     parts = parts_of(message)
     if not has_marks(parts):

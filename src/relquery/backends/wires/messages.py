@@ -18,7 +18,7 @@ Kind = Literal["text", "input_text"]
 """How OpenAI's APIs call a text of a message: chat completions, and Responses."""
 
 
-class Message(TypedDict):
+class WireMessage(TypedDict):
     """marks: in ascending order; providers that keep prefixes by themselves are not told.
 
     key: the same for all prompts that share a prefix which ends in this message.
@@ -30,14 +30,14 @@ class Message(TypedDict):
     key: NotRequired[str]
 
 
-Messages = list[Message]
+Messages = list[WireMessage]
 
 
 def to_messages(prompt: Prompt) -> Messages:
     """The messages of a prompt, neighbours of one role apart. Raises RequestError."""
     found: Messages = []
     for role, spans in messages(prompt):
-        message: Message = {"role": role.value, "content": "".join(map(_text, spans))}
+        message: WireMessage = {"role": role.value, "content": "".join(map(_text, spans))}
         end, marks = 0, list[Mark]()
         for span in spans:
             end += len(str(span.content))
@@ -86,7 +86,7 @@ def key_of(messages: Messages) -> str | None:
     return next((message["key"] for message in messages if "key" in message), None)
 
 
-def parts_of(message: Message) -> list[Part]:
+def parts_of(message: WireMessage) -> list[Part]:
     """A message's texts, one after the other, none of them blank, as Anthropic refuses those.
 
     A blank text is joined to the next one, and a mark after it moves before it. One at the end is
@@ -123,7 +123,7 @@ def with_rule(messages: Messages, rule: str) -> Messages:
     return [{"role": "system", "content": rule}, *messages]
 
 
-def _content(message: Message, marked: Kind | None) -> str | list[dict[str, Any]]:
+def _content(message: WireMessage, marked: Kind | None) -> str | list[dict[str, Any]]:
     """A message's text; in parts where prefixes are to be kept."""
     parts = parts_of(message)
     if marked is None or not has_marks(parts):

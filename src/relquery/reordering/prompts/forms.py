@@ -13,7 +13,7 @@ from itertools import accumulate
 from typing import Any, Literal
 
 from relquery.backends.wires.anthropic import AnthropicMessages
-from relquery.backends.wires.messages import Mark, Message, Messages
+from relquery.backends.wires.messages import Mark, Messages, WireMessage
 from relquery.backends.wires.openai_chat import OpenAIChat
 from relquery.backends.wires.wire import CacheSettings, Json, Wire
 from relquery.errors import ConfigError, did_you_mean, type_of, unknown
@@ -232,12 +232,12 @@ def row_messages(prompt: RowPrompt, seconds: float) -> Messages:
     ]
     if last > len(prompt.columns) and not text[ends[-1] :].strip():
         marks[-1] = len(text), seconds  # the rest is what all of them end with
-    user: Message = {"role": "user", "content": text}
+    user: WireMessage = {"role": "user", "content": text}
     if marks:
         user["marks"] = marks
     if not prompt.system:
         return [user]
-    system: Message = {"role": "system", "content": prompt.system}
+    system: WireMessage = {"role": "system", "content": prompt.system}
     if any(kept and not text[:end].strip() for end, kept in marks):
         system["marks"] = [(len(prompt.system), seconds)]
     return [system, user]
