@@ -18,7 +18,7 @@ from relquery.backends.provider.budget import (
     warn_if_unpriced,
 )
 from relquery.backends.provider.config import ProviderConfig
-from relquery.backends.provider.limiter import Need
+from relquery.backends.provider.limiter import RequestSize
 from relquery.backends.provider.spending import Amount
 from relquery.backends.wires.errors import ProviderError
 from relquery.backends.wires.reply import Reply, Usage
@@ -173,14 +173,14 @@ def test_a_model_s_version_costs_what_the_model_does() -> None:
 def test_what_is_set_aside_covers_the_dearest_call_that_a_request_can_become() -> None:
     """Entries of an hour at twice the price, and the peak's hours at DeepSeek."""
     purse = Budget(Amount(1, "USD"), usd_of("claude-haiku-4-5"), "m")
-    assert purse.hold(Need(100_000, 1_000)) == pytest.approx(0.125 + 0.005)
-    assert purse.hold(Need(100_000, 1_000, keeps_hour=True)) == pytest.approx(0.2 + 0.005)
+    assert purse.hold(RequestSize(100_000, 1_000)) == pytest.approx(0.125 + 0.005)
+    assert purse.hold(RequestSize(100_000, 1_000, keeps_hour=True)) == pytest.approx(0.2 + 0.005)
     long = Budget(Amount(1, "USD"), usd_of("claude-haiku-5-5"), "m")
-    assert long.hold(Need(100_001, 1_000)) == pytest.approx(100_001 * 0.625e-6 + 0.0025)
+    assert long.hold(RequestSize(100_001, 1_000)) == pytest.approx(100_001 * 0.625e-6 + 0.0025)
     deepseek = Budget(Amount(1, "USD"), usd_of("deepseek-flash"), "m")
-    assert deepseek.hold(Need(100_000, 1_000)) == pytest.approx(0.03 + 0.0012)  # at any hour
+    assert deepseek.hold(RequestSize(100_000, 1_000)) == pytest.approx(0.03 + 0.0012)  # at any hour
     body = {"messages": [{"cache_control": {"type": "ephemeral", "ttl": "1h"}}]}
-    assert [Need.of(one, encoded(one)).keeps_hour for one in ({}, body)] == [False, True]
+    assert [RequestSize.of(one, encoded(one)).keeps_hour for one in ({}, body)] == [False, True]
 
 
 def test_a_call_costs_what_the_hour_says_in_which_it_ends() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.providers.limited import Limited, storm
 from benchmarks.providers.virtual import ask, refusal, says
-from relquery.backends.provider.limiter import Limiter, Need
+from relquery.backends.provider.limiter import Limiter, RequestSize
 from relquery.backends.wires.reply import Reply, Usage
 
 CALLS = 20_000
@@ -86,17 +86,17 @@ def test_a_few_refusals_hold_up_their_own_rows_alone(share: float, times: float)
 
 
 def test_what_is_waited_for_can_be_seen_and_all_stages_share_one_limit() -> None:
-    limiter, need = Limiter(rpm=60), Need(10, 1)
+    limiter, need = Limiter(rpm=60), RequestSize(10, 1)
     assert limiter.reserve(need, 10.0)[0] == 0
     assert limiter.until <= 10.0
     assert limiter.reserve(need, 10.0)[0] == pytest.approx(1)
     assert limiter.until == pytest.approx(11)
-    limiter, need = Limiter(rpm=60), Need(100, 10)
+    limiter, need = Limiter(rpm=60), RequestSize(100, 10)
     assert sum(limiter.reserve(need, second / 10)[0] == 0 for second in range(600)) == 60
 
 
 def test_what_calls_took_corrects_what_was_set_aside_for_them() -> None:
-    limiter, need = Limiter(tpm=60_000), Need(1_000, 10_000)
+    limiter, need = Limiter(tpm=60_000), RequestSize(1_000, 10_000)
     wait, reserved = limiter.reserve(need, 0.0)
     assert (wait, reserved) == (0.0, 10_300.0)
     assert limiter.reserve(need, 0.0)[0] > 5, "the bucket is empty for long"
@@ -110,7 +110,10 @@ def test_no_more_is_sent_than_a_reply_says_is_left(what: str) -> None:
     """And no more than a second's share of the limit, however much is left."""
 
     def waits(left: int, before: int) -> float:
-        limiter, need = Limiter(rpm=6_000, tpm=60_000), Need(10, 7)  # 100 requests or 1,000 tokens
+        limiter, need = (
+            Limiter(rpm=6_000, tpm=60_000),
+            RequestSize(10, 7),
+        )  # 100 requests or 1,000 tokens
         for _ in range(before):
             wait, reserved = limiter.reserve(need, 0.0)
             assert wait == 0

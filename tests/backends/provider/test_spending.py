@@ -18,7 +18,7 @@ from benchmarks.standin.server import Reply, until
 from benchmarks.standin.wires.openai_chat import completion
 from relquery.backends.provider.budget import Budget
 from relquery.backends.provider.config import ProviderConfig
-from relquery.backends.provider.limiter import Need
+from relquery.backends.provider.limiter import RequestSize
 from relquery.backends.provider.spending import Amount, Spending
 from relquery.backends.wires.reply import Usage
 from relquery.errors import BudgetError, ConfigError
@@ -63,14 +63,14 @@ def test_a_purse_goes_on_where_another_has_stopped(tmp_path: Path) -> None:
     def purse() -> Budget:
         return Budget(Amount.of("100 tokens/month"), None, "m", file=tmp_path / "run.db")
 
-    first, need = purse(), Need(20, 10)
+    first, need = purse(), RequestSize(20, 10)
     for tokens in (15, 25, None):  # the last one's answer was lost
         held = first.hold(need)
         assert held is not None
         first.settle(held, None if tokens is None else Usage(tokens, 0, 0))
     first.give_back(first.hold(need) or 0.0)
     with pytest.raises(BudgetError, match=r"budget of 100 tokens a month has no room.*70 tokens"):
-        purse().hold(Need(25, 10))
+        purse().hold(RequestSize(25, 10))
     assert purse().hold(need) == 30
 
 

@@ -13,7 +13,7 @@ from threading import Lock
 from typing import Any
 
 from relquery.backends.base import Tally
-from relquery.backends.provider.limiter import Need
+from relquery.backends.provider.limiter import RequestSize
 from relquery.backends.provider.spending import Amount, Spending, shown
 from relquery.backends.wires.messages import Messages
 from relquery.backends.wires.reply import Usage
@@ -138,7 +138,7 @@ class Budget:
         if self.amount is not None and self.amount.per is not None and self.file is not None:
             self._shared = Spending(Path(self.file), self.amount)
 
-    def hold(self, need: Need) -> float | None:
+    def hold(self, need: RequestSize) -> float | None:
         """Set aside what a call may cost at most; gives it, or None while there is not enough but
         calls under way may give some back. Raises BudgetError if there never is.
         """
@@ -177,7 +177,7 @@ class Budget:
         """A call was not sent, or cost nothing."""
         self._close(held, 0.0)
 
-    def settle(self, held: float, usage: Usage | None, need: Need | None = None) -> None:
+    def settle(self, held: float, usage: Usage | None, need: RequestSize | None = None) -> None:
         """A call has ended. usage: None if it is not known what it cost: then the most. need: what
         it was expected to take; None if nothing is to be learnt from it.
         """
@@ -206,7 +206,7 @@ class Budget:
             if self._shared is not None:
                 self._shared.correct(held, cost)
 
-    def _most(self, need: Need) -> float:
+    def _most(self, need: RequestSize) -> float:
         prompt = need.prompt + self.beyond_prompt
         output = need.output + _MARGIN * self.beyond_output
         hour = prompt if need.keeps_hour else 0
@@ -283,7 +283,7 @@ class CallCounter:
             self._has_told.add(what)
         return is_new
 
-    def check_read(self, usage: Usage, need: Need, messages: Messages) -> None:
+    def check_read(self, usage: Usage, need: RequestSize, messages: Messages) -> None:
         """Say, once, that a server has read far less of a prompt than was sent."""
         if not 0 < usage.prompt < need.prompt / _MOST_BYTES:
             return

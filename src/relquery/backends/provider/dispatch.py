@@ -16,7 +16,7 @@ from relquery.backends.provider.codec import Dropped, Outcome, RequestCodec
 from relquery.backends.provider.config import ProviderConfig
 from relquery.backends.provider.errors import RequestFailure
 from relquery.backends.provider.failure_policy import TOO_LONG, FailurePolicy, Tries
-from relquery.backends.provider.limiter import Limiter, Need
+from relquery.backends.provider.limiter import Limiter, RequestSize
 from relquery.backends.wires.errors import ProviderError
 from relquery.backends.wires.messages import Messages, to_messages
 from relquery.backends.wires.rate_limits import Headers
@@ -59,7 +59,7 @@ class Ticket:
     content: bytes
     """The body as it is sent."""
     dropped: Dropped
-    need: Need
+    need: RequestSize
     held: float
     reserved: float
 
@@ -99,7 +99,7 @@ class RequestGate:
             settings = dropped | self.codec.dropped
             body = self.codec.body(messages, settings)
             content = encoded(body)
-            need = Need.of(body, content)
+            need = RequestSize.of(body, content)
             held = await self._hold(need)
             try:
                 while True:
@@ -175,7 +175,7 @@ class RequestGate:
                 "if the provider allows more.", self.shared.limiter.reason(now()), seconds,
             )  # fmt: skip
 
-    async def _hold(self, need: Need) -> float:
+    async def _hold(self, need: RequestSize) -> float:
         """What is set aside of the budget, once there is room for it. Raises BudgetError."""
         while (held := self.shared.budget.hold(need)) is None:
             await self._look(_LOOK_SECONDS)

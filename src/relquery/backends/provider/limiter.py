@@ -34,7 +34,7 @@ _LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class RequestSize:
     """prompt: bytes of the prompt, of which no tokenizer makes more tokens. output: tokens that
     the answer may have, by the request. keeps_hour: whether prefixes may be written to a cache for
     an hour.
@@ -45,7 +45,7 @@ class Need:
     keeps_hour: bool = False
 
     @classmethod
-    def of(cls, body: Json, content: bytes) -> Need:
+    def of(cls, body: Json, content: bytes) -> RequestSize:
         """Of the body of a request. content: as it is sent."""
         output = max(body.get(name, 0) for name in _LIMITS)
         size = len(content) + _AROUND + _OF_SCHEMA * any(name in body for name in OF_FORM)
@@ -159,7 +159,7 @@ class Limiter:
         limit = self._tokens if self._tokens.level < 0 else self._requests
         return f"The limit is {limit.per_minute or 0:,.0f} {limit.kind} a minute"
 
-    def reserve(self, need: Need, now: float) -> tuple[float, float]:
+    def reserve(self, need: RequestSize, now: float) -> tuple[float, float]:
         """(0, tokens that are reserved) if a call may be sent now, else (seconds to wait, 0)."""
         with self._lock:
             tokens = self._expected(need)
@@ -176,7 +176,7 @@ class Limiter:
             return 0.0, tokens
 
     def settle(
-        self, need: Need, reserved: float, usage: Usage | None, headers: Headers, now: float
+        self, need: RequestSize, reserved: float, usage: Usage | None, headers: Headers, now: float
     ) -> None:
         """A call has ended. usage: None if none is told. headers: empty if no reply came."""
         with self._lock:
@@ -223,7 +223,7 @@ class Limiter:
             self._until = max(self._until, now + seconds)
             return True
 
-    def _expected(self, need: Need) -> float:
+    def _expected(self, need: RequestSize) -> float:
         ratio = _FIRST_RATIO if self._ratio is None else self._ratio
         output = need.output if self._output is None else self._output
         return self._care * (need.prompt * ratio + output)

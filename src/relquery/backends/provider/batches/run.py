@@ -17,7 +17,7 @@ from relquery.backends.provider.batches.jobs import BatchJob, Store
 from relquery.backends.provider.codec import RequestCodec
 from relquery.backends.provider.dispatch import SharedState
 from relquery.backends.provider.errors import reason_to_stop, refused
-from relquery.backends.provider.limiter import Need
+from relquery.backends.provider.limiter import RequestSize
 from relquery.backends.provider.spending import Reservation
 from relquery.backends.wires.errors import ProviderError
 from relquery.backends.wires.messages import Messages, in_form, to_messages
@@ -174,7 +174,7 @@ class BatchRun:
         budget, held = self.shared.budget, dict[str, float]()
         try:
             for custom, body in lines:
-                part = budget.hold(Need.of(body, encoded(body)))
+                part = budget.hold(RequestSize.of(body, encoded(body)))
                 if part is None:
                     raise BudgetError(
                         f"The budget of {budget.amount} has no room for a batch of "
