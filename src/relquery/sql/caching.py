@@ -263,7 +263,7 @@ def in_our_tokens(price: Price, factor: float) -> Price:
     return replace(price, minimum=round(price.minimum / factor), granularity=granularity)
 
 
-class Ordered(NamedTuple):
+class OrderedInputs(NamedTuple):
     """rows: inputs in the order to send. schedule: of their fields, None if there are none.
 
     plan: what the provider caches of these prompts; None where nothing is known of that.
@@ -273,14 +273,14 @@ class Ordered(NamedTuple):
     schedule: Schedule | None
     plan: CachePlan | None
 
-    def part(self, some: Int64s) -> Ordered:
+    def part(self, some: Int64s) -> OrderedInputs:
         """Some of all inputs, in this order."""
         assert self.schedule is not None
         schedule = self.schedule.part(np.flatnonzero(np.isin(self.schedule.rows, some)))
-        return Ordered(schedule.rows, schedule, None)
+        return OrderedInputs(schedule.rows, schedule, None)
 
 
-def ordered(inputs: Inputs, rows: Int64s, order: Order, backend: Backend) -> Ordered:
+def ordered(inputs: Inputs, rows: Int64s, order: Order, backend: Backend) -> OrderedInputs:
     """The order that shares the most of some inputs, given in the query's order.
 
     Where a provider's price is known, and sharing saves nothing, rows and fields are sent as
@@ -289,10 +289,10 @@ def ordered(inputs: Inputs, rows: Int64s, order: Order, backend: Backend) -> Ord
     """
     schedule = inputs.schedule(rows, order)
     if schedule is None:
-        return Ordered(rows, None, None)
+        return OrderedInputs(rows, None, None)
     sent = rows[schedule.rows]
     plan = planned(inputs.prompts(sent, schedule), backend)
     if plan is None or plan.pays or order == "original":
-        return Ordered(sent, schedule, plan)
+        return OrderedInputs(sent, schedule, plan)
     schedule = inputs.schedule(rows, "original")
-    return Ordered(rows, schedule, planned(inputs.prompts(rows, schedule), backend))
+    return OrderedInputs(rows, schedule, planned(inputs.prompts(rows, schedule), backend))

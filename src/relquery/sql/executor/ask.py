@@ -13,7 +13,7 @@ from relquery.arrays import Int64s
 from relquery.errors import UnusableAnswersError
 from relquery.prompt import Answer
 from relquery.reordering.schedule import Schedule
-from relquery.sql.caching import Ordered, ordered
+from relquery.sql.caching import OrderedInputs, ordered
 from relquery.sql.executor.context import ExecutionContext
 from relquery.sql.executor.dispatch import (
     AS_WRITTEN,
@@ -141,12 +141,12 @@ class _CallAnswers:
         for row, answer in new.items():
             self._put(row, answer)
 
-    def ask_missing(self, sent: Ordered | None) -> Schedule | None:
+    def ask_missing(self, sent: OrderedInputs | None) -> Schedule | None:
         """Ask the inputs that are missing. sent: all, in their order, or None; returns theirs."""
         dispatch, inputs, context = self.dispatch, self.dispatch.inputs, self.dispatch.context
         if self.is_pinned:
             rows = inputs.sorted(self.missing)
-            sent = Ordered(rows, inputs.schedule(rows, "original"), None)
+            sent = OrderedInputs(rows, inputs.schedule(rows, "original"), None)
         elif sent is None or sent.schedule is None:
             sent = ordered(inputs, self.missing, context.config.order, context.backend)
         else:
