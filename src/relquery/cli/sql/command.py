@@ -19,7 +19,7 @@ from relquery.cli.sql.options import ConnectionOptions, read_params, read_select
 from relquery.cli.sql.output import (
     Came,
     Format,
-    Outcome,
+    QueryOutcome,
     check_overwritten,
     print_errors,
     print_outcome,
@@ -126,7 +126,7 @@ class Sql(ConnectionOptions):
             with self._running(connection) as watch:
                 if explains:
                     told = connection.explain(text, params, selectivity=shares, **self.sampling)
-                    outcome = Outcome(Result(told.arrow(), (), Report()), told)
+                    outcome = QueryOutcome(Result(told.arrow(), (), Report()), told)
                 else:
                     outcome = self._asked(connection, text, params, watch)
             has_come(outcome.result)
@@ -141,12 +141,14 @@ class Sql(ConnectionOptions):
         """Whether calls of the query, or those that a shell may run, name models."""
         return self.query is None or re.search(r"(?i)\bmodel\b|ai_complete", self.query) is not None
 
-    def _asked(self, con: Connection, text: str, params: Any, watch: Watch) -> Outcome:
+    def _asked(self, con: Connection, text: str, params: Any, watch: Watch) -> QueryOutcome:
         if self.preview is None:
             records = self.html is not None
-            return Outcome(con.sql(text, params, progress=watch, record=records, **self.sampling))
+            return QueryOutcome(
+                con.sql(text, params, progress=watch, record=records, **self.sampling)
+            )
         seen = con.preview(text, params, rows=self.preview, progress=watch, **self.sampling)
-        return Outcome(seen.result, preview=seen)
+        return QueryOutcome(seen.result, preview=seen)
 
     @contextmanager
     def _running(self, connection: Connection) -> Iterator[Watch]:

@@ -44,7 +44,7 @@ class Format(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class QueryOutcome:
     """What came of a query; what does not apply is None."""
 
     result: Result
@@ -175,7 +175,7 @@ def save(result: Result, output: Path | None, html: Path | None) -> None:
         say(f"Wrote the page to {html}.")
 
 
-def print_outcome(outcome: Outcome, form: Format) -> None:
+def print_outcome(outcome: QueryOutcome, form: Format) -> None:
     """Print the rows, or what was explained or measured, on standard output."""
     result, told, preview = outcome.result, outcome.explanation, outcome.preview
     if form is Format.TABLE and told is not None:
