@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relquery.errors import MarkupError
-from relquery.markup.schema import Message, Module, Parameter, Part, Schema, Text, Union, tidy
+from relquery.markup.schema import Message, Module, ModuleParameter, Part, Schema, Text, Union, tidy
 from tests.cases import case_file
 
 TRAVEL = """
@@ -39,7 +39,7 @@ def shape(parts: tuple[Part, ...]) -> list[Any]:
         match part:
             case Text(content):
                 found.append(content)
-            case Parameter(name, length):
+            case ModuleParameter(name, length):
                 found.append((name, length))
             case Module(name, inner, is_cached, priority):
                 found.append((name, is_cached, priority, shape(inner)))
@@ -172,7 +172,7 @@ def texts_of(parts: tuple[Part, ...]) -> str:
                 found += texts_of(inner)
             case Union(modules):
                 found += texts_of(modules)
-            case Parameter():
+            case ModuleParameter():
                 pass
     return found
 

@@ -13,7 +13,7 @@ from relquery.markup.schema import (
     ROLES,
     Message,
     Module,
-    Parameter,
+    ModuleParameter,
     Part,
     Schema,
     Text,
@@ -151,7 +151,7 @@ class _Reading:
         return tuple(found)
 
     def _import(self, element: Element, module: Module) -> Import:
-        parameters = [one.name for one in named(module.parts) if isinstance(one, Parameter)]
+        parameters = [one.name for one in named(module.parts) if isinstance(one, ModuleParameter)]
         for name in element.attributes:
             if name not in parameters:
                 said = unknown("parameter", name, parameters, of=f"module '{module.name}'")
@@ -183,13 +183,13 @@ def _union_of(parts: tuple[Part, ...]) -> Iterator[tuple[str, str]]:
                 yield from ((module.name, modules[0].name) for module in modules)
             case Message(_, inner):
                 yield from _union_of(inner)
-            case Text() | Parameter() | Module():
+            case Text() | ModuleParameter() | Module():
                 pass
 
 
 def _where_it_is(name: str, around: Sequence[Part]) -> str:
     """How to import a module that is in another one; empty if there is none of this name."""
-    todo: deque[tuple[tuple[str, ...], Module | Parameter]] = deque()
+    todo: deque[tuple[tuple[str, ...], Module | ModuleParameter]] = deque()
     todo.extend(((), one) for one in named(tuple(around)))
     while todo:
         path, one = todo.popleft()

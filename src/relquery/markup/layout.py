@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from relquery.errors import MarkupError
 from relquery.markup.reader import Place
-from relquery.markup.schema import Message, Module, Parameter, Part, Schema, Text, Union
+from relquery.markup.schema import Message, Module, ModuleParameter, Part, Schema, Text, Union
 from relquery.markup.tokens import Ids, SchemaFrame, Tokens
 from relquery.prompt import Span
 
@@ -149,7 +149,7 @@ class _Laying:
                 case Text(content):
                     inside.own.append(Own(at, self.lengths[content], content))
                     inside.stop += self.lengths[content]
-                case Parameter():
+                case ModuleParameter():
                     inside.own.append(self._blank(part, at))
                     inside.stop += part.length
                     inside.parameters[part.name] = Range(at, inside.stop)
@@ -183,7 +183,7 @@ class _Laying:
             if module.name == scaffold:
                 inside.own += [replace(own, is_blank=True) for own in laid.own]
 
-    def _blank(self, parameter: Parameter, start: int) -> Own:
+    def _blank(self, parameter: ModuleParameter, start: int) -> Own:
         length, scaffold = parameter.length, parameter.scaffold
         if not scaffold:
             return Own(start, length, "", is_blank=True)
@@ -204,7 +204,7 @@ def _texts(schema: Schema) -> Iterator[str]:
             match part:
                 case Text(content):
                     yield content
-                case Parameter(_, _, scaffold) if scaffold:
+                case ModuleParameter(_, _, scaffold) if scaffold:
                     yield scaffold
                 case _:
                     pass

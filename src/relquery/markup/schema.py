@@ -21,7 +21,7 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
+class ModuleParameter:
     """A place in a module that an argument may take.
 
     length: tokens that an argument may have. scaffold: text that stands there while the module is
@@ -71,14 +71,14 @@ class Message:
     place: Place
 
 
-Part: TypeAlias = "Text | Parameter | Module | Union | Message"
+Part: TypeAlias = "Text | ModuleParameter | Module | Union | Message"
 
 
-def named(parts: tuple[Part, ...]) -> Iterator[Module | Parameter]:
+def named(parts: tuple[Part, ...]) -> Iterator[Module | ModuleParameter]:
     """What can be imported or given where these parts are: not what is inside a module."""
     for part in parts:
         match part:
-            case Module() | Parameter():
+            case Module() | ModuleParameter():
                 yield part
             case Union(modules):
                 yield from modules
@@ -240,7 +240,7 @@ class _Definition:
             raise self._error(f"scaffold: {said}", element)
         return Union(tuple(modules), scaffold, element.place)
 
-    def _parameter(self, element: Element) -> Parameter:
+    def _parameter(self, element: Element) -> ModuleParameter:
         if element.children:
             raise self._error("A parameter must be empty; its argument is in the prompt.", element)
         given = [name for name in ("len", "length") if name in element.attributes]
@@ -250,7 +250,7 @@ class _Definition:
             raise self._error("A parameter needs its length in tokens: len='10'.", element)
         length = self._integer(element, given[0], least=1, default=1)
         scaffold = element.attributes.get("scaffold", "")
-        return Parameter(self._name(element), length, scaffold, element.place)
+        return ModuleParameter(self._name(element), length, scaffold, element.place)
 
     def _file(self, element: Element) -> str:
         if self._folder is None:

@@ -11,7 +11,16 @@ from relquery.arrays import TokenIds
 from relquery.backends.base import Backend
 from relquery.errors import MarkupError
 from relquery.markup.imports import Asked, MarkupPrompt, New
-from relquery.markup.schema import Message, Module, Parameter, Part, Schema, Text, Union, messages
+from relquery.markup.schema import (
+    Message,
+    Module,
+    ModuleParameter,
+    Part,
+    Schema,
+    Text,
+    Union,
+    messages,
+)
 from relquery.prompt import Prompt, Reuse, Role, Span
 
 
@@ -62,7 +71,7 @@ def _texts(
         match part:
             case Text(content):
                 yield content
-            case Parameter(name):
+            case ModuleParameter(name):
                 yield (arguments or {}).get(name, "")
             case Module() | Union():
                 modules = part.modules if isinstance(part, Union) else (part,)
