@@ -109,7 +109,7 @@ class ResponseStream(Generic[T]):
         return found
 
 
-class Part(NamedTuple):
+class AnswerPart(NamedTuple):
     """What has come of one prompt: a piece of its answer, or the answer."""
 
     at: int
@@ -117,7 +117,7 @@ class Part(NamedTuple):
     answer: Answer | None = None
 
 
-class JobAnswers(ResponseStream[Part]):
+class JobAnswers(ResponseStream[AnswerPart]):
     """The answers of the jobs that one request is made of, whose Sink it is. It ends with the last
     of these, or the first that breaks.
 
@@ -130,10 +130,10 @@ class JobAnswers(ResponseStream[Part]):
         self.latency: Latency | None = None
 
     def piece(self, index: int, piece: Piece) -> None:
-        self.put(Part(index, piece=piece))
+        self.put(AnswerPart(index, piece=piece))
 
     def add(self, index: int, answer: Answer) -> None:
-        self.put(Part(index, answer=answer))
+        self.put(AnswerPart(index, answer=answer))
 
     def end(self, latency: Latency | None, error: BaseException | None = None) -> None:
         self._jobs -= 1
