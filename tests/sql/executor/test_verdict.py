@@ -15,12 +15,14 @@ from relquery.sql.binder.call import Task
 from relquery.sql.executor.dispatch import CacheLookup
 from relquery.sql.executor.guard import OrderAgreement, agree, sample
 from relquery.sql.types.leaves import Leaf
-from relquery.sql.types.shape import ListOf, Output, Part, Shape, StructOf
+from relquery.sql.types.shape import ListOf, Output, Shape, StructField, StructOf
 from tests.cases import values
 
 TEXT = Task(("ask",))
 REPORT = Report("tree", "tokens", 0.0, 0, 0.0, ())
-NAMED = StructOf((Part("name", Leaf("VARCHAR"), False), Part("sum", Leaf("DECIMAL(9, 2)"), False)))
+NAMED = StructOf(
+    (StructField("name", Leaf("VARCHAR"), False), StructField("sum", Leaf("DECIMAL(9, 2)"), False))
+)
 
 
 def said(text: str | None, finish: Finish = Finish.STOP, **more: Any) -> Answer:

@@ -12,7 +12,7 @@ from relquery.errors import QueryError
 from relquery.sql.host.database import Database
 from relquery.sql.types.given import output_of
 from relquery.sql.types.leaves import Leaf
-from relquery.sql.types.shape import ListOf, Part, StructOf
+from relquery.sql.types.shape import ListOf, StructField, StructOf
 from tests.cases import values
 
 MOOD = Leaf("ENUM('happy', 'sad')", ("happy", "sad"))
@@ -51,11 +51,11 @@ def test_a_json_schema_has_a_shape(database: Database) -> None:
     }
     assert output_of(schema, database).shape == StructOf(
         (
-            Part("name", Leaf("VARCHAR"), required=True, about="who wrote it"),
-            Part("kind", Leaf("VARCHAR", ("a", "b")), required=True),
-            Part("score", Leaf("DOUBLE")),
-            Part("day", Leaf("DATE")),
-            Part("next", ListOf(Leaf("BIGINT")), required=True),
+            StructField("name", Leaf("VARCHAR"), required=True, about="who wrote it"),
+            StructField("kind", Leaf("VARCHAR", ("a", "b")), required=True),
+            StructField("score", Leaf("DOUBLE")),
+            StructField("day", Leaf("DATE")),
+            StructField("next", ListOf(Leaf("BIGINT")), required=True),
         )
     )
 
@@ -97,6 +97,6 @@ def test_a_class_with_a_schema_is_a_type(database: Database) -> None:
         MANY = 5
 
     assert output_of(Person, database).shape == StructOf(
-        (Part("age", Leaf("BIGINT"), required=True),)
+        (StructField("age", Leaf("BIGINT"), required=True),)
     )
     assert output_of(Stars, database).shape == Leaf("BIGINT", ("1", "5"))

@@ -12,8 +12,8 @@ from relquery.sql.types.shape import (
     InvalidAnswerError,
     ListOf,
     Output,
-    Part,
     Shape,
+    StructField,
     StructOf,
     described,
 )
@@ -21,9 +21,9 @@ from tests.cases import values
 
 PERSON = StructOf(
     (
-        Part("name", Leaf("VARCHAR"), required=True),
-        Part("age", Leaf("INTEGER")),
-        Part("tags", ListOf(Leaf("VARCHAR")), required=True),
+        StructField("name", Leaf("VARCHAR"), required=True),
+        StructField("age", Leaf("INTEGER")),
+        StructField("tags", ListOf(Leaf("VARCHAR")), required=True),
     )
 )
 

@@ -35,7 +35,7 @@ from relquery.sql.parser import build, tree
 from relquery.sql.parser.tree import Expression, Node
 from relquery.sql.types.given import output_of
 from relquery.sql.types.leaves import Leaf
-from relquery.sql.types.shape import ListOf, Output, Part, StructOf, described
+from relquery.sql.types.shape import ListOf, Output, StructField, StructOf, described
 
 _YES_NO = ("Yes", "No")
 # What the answer must be, or its labels, follow, which says enough.
@@ -224,7 +224,7 @@ def _type_from(value: Any, given: LlmFunction) -> Output:
         raise QueryError(
             f"{given.written}: the questions must be texts, e.g. {{'name': 'Who wrote it?'}}."
         )
-    parts = [Part(name, Leaf("VARCHAR"), about=about) for name, about in pairs]
+    parts = [StructField(name, Leaf("VARCHAR"), about=about) for name, about in pairs]
     return Output(StructOf(tuple(parts)))
 
 

@@ -20,7 +20,7 @@ from relquery.sql.binder.llm_functions import Binder, ask_for_labels, typed
 from relquery.sql.binder.prompts import set_prompt
 from relquery.sql.parser.tree import Expression
 from relquery.sql.types.leaves import Leaf
-from relquery.sql.types.shape import ListOf, Output, Part, StructOf
+from relquery.sql.types.shape import ListOf, Output, StructField, StructOf
 
 _FEELINGS = ("positive", "negative", "neutral", "mixed")
 _LANGUAGES = {
@@ -49,8 +49,8 @@ def sentiment(given: LlmFunction) -> Expression:
         ask_for_labels(_FEELINGS, given)
         return given.call(replace(sampling, labels=_FEELINGS))
     one_of = Leaf("VARCHAR", (*_FEELINGS, "unknown"))
-    parts = [Part("overall", Leaf("VARCHAR", _FEELINGS), required=True)]
-    parts += [Part(name, one_of, required=True) for name in names]
+    parts = [StructField("overall", Leaf("VARCHAR", _FEELINGS), required=True)]
+    parts += [StructField(name, one_of, required=True) for name in names]
     _ask(
         "What is the sentiment of the text, overall and about each of these aspects? It is unknown "
         f"about an aspect that the text does not mention. Aspects: {', '.join(names)}.",
@@ -132,15 +132,15 @@ def redact(given: LlmFunction) -> Expression:
 
 def personal_data(kinds: Sequence[str]) -> Output:
     """The type of what a model finds in a text: parts of it, and their kinds."""
-    text = Part("text", Leaf("VARCHAR"), required=True)
-    category = Part("category", Leaf("VARCHAR", tuple(kinds)), required=True)
+    text = StructField("text", Leaf("VARCHAR"), required=True)
+    category = StructField("category", Leaf("VARCHAR", tuple(kinds)), required=True)
     return Output(ListOf(StructOf((text, category))))
 
 
 def kinds_in(output: Output) -> tuple[str, ...]:
     """The kinds of such a type."""
     match output.shape:
-        case ListOf(item=StructOf(parts=(_, Part(shape=Leaf(values=kinds))))):
+        case ListOf(item=StructOf(parts=(_, StructField(shape=Leaf(values=kinds))))):
             return kinds
     raise AssertionError(output)
 

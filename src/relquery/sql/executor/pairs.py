@@ -35,7 +35,7 @@ from relquery.sql.executor.reading import read_answer
 from relquery.sql.inputs.cells import Cells
 from relquery.sql.inputs.inputs import Question
 from relquery.sql.types.leaves import Leaf
-from relquery.sql.types.shape import ListOf, Output, Part, StructOf, described
+from relquery.sql.types.shape import ListOf, Output, StructField, StructOf, described
 
 LABELS = "labels"
 """What the stage that asks for labels is called after."""
@@ -52,10 +52,10 @@ _SAME, _DIFFERENT, _LISTED, _NEVER = RULES = ("same", "different", "listed", "ne
 PROPOSAL = Output(
     StructOf(
         (
-            Part("yes", Leaf("VARCHAR", RULES), required=True),
-            Part("question", Leaf("VARCHAR"), required=True),
-            Part("labels", ListOf(Leaf("VARCHAR")), required=True),
-            Part("pairs", ListOf(ListOf(Leaf("VARCHAR"), size=2)), required=True),
+            StructField("yes", Leaf("VARCHAR", RULES), required=True),
+            StructField("question", Leaf("VARCHAR"), required=True),
+            StructField("labels", ListOf(Leaf("VARCHAR")), required=True),
+            StructField("pairs", ListOf(ListOf(Leaf("VARCHAR"), size=2)), required=True),
         )
     )
 )

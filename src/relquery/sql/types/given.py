@@ -22,7 +22,7 @@ from relquery.sql.parser.parse import parser
 from relquery.sql.parser.tokens import Token, step, tokenize, words
 from relquery.sql.parser.tree import Cast, Constant, Node
 from relquery.sql.types.leaves import FORMATS, Leaf, is_leaf
-from relquery.sql.types.shape import ListOf, Output, Part, Shape, StructOf, check_names
+from relquery.sql.types.shape import ListOf, Output, Shape, StructField, StructOf, check_names
 
 _REQUIRED = f"{ours.PREFIX}required_"
 """What a field's name begins with while DuckDB reads the type, if it is NOT NULL."""
@@ -109,7 +109,9 @@ def _shape(kind: Any, written: Node | None) -> Shape:
             parts = []
             for name, one in kind.children:
                 plain = name.removeprefix(_REQUIRED)
-                parts.append(Part(plain, _shape(one, inner.get(plain.lower())), name != plain))
+                parts.append(
+                    StructField(plain, _shape(one, inner.get(plain.lower())), name != plain)
+                )
             return StructOf(tuple(parts))
         case "enum":
             return Leaf(str(kind), tuple(dict(kind.children)["values"]))
@@ -289,7 +291,7 @@ class _Schema:
         for name, inner in (schema.get("properties") or {}).items():
             shape, nullable = self.shape(inner, f"{where}.{name}", depth + 1)
             # An answer has all fields, also those that need not be there.
-            parts.append(Part(name, shape, not nullable, str(inner.get("description", ""))))
+            parts.append(StructField(name, shape, not nullable, str(inner.get("description", ""))))
         return StructOf(tuple(parts))
 
     def _list(self, schema: Mapping[str, Any], where: str, depth: int) -> Shape:

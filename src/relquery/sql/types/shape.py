@@ -39,7 +39,7 @@ class ListOf:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class StructField:
     """A field of a struct. required: whether it may not be NULL. about: what it means."""
 
     name: str
@@ -52,7 +52,7 @@ class Part:
 class StructOf:
     """A struct. Raises QueryError if it has no parts, or two whose names differ only in case."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[StructField, ...]
 
     def __post_init__(self) -> None:
         check_names([part.name for part in self.parts])
@@ -82,7 +82,7 @@ class Output:
         """The shape of the JSON that the model writes."""
         if isinstance(self.shape, StructOf) and not self.nullable:
             return self.shape
-        return StructOf((Part(_ANSWER, self.shape, required=not self.nullable),))
+        return StructOf((StructField(_ANSWER, self.shape, required=not self.nullable),))
 
     @property
     def schema(self) -> str:
@@ -127,7 +127,7 @@ def described(shape: Shape) -> str:
     return f"{shape.kind} ({shape.format})" if shape.format else shape.kind
 
 
-def _described_part(part: Part) -> str:
+def _described_part(part: StructField) -> str:
     about = f", {part.about}" if part.about else ""
     empty = "" if part.required else " or null"
     return f"{json.dumps(part.name, ensure_ascii=False)}: {described(part.shape)}{empty}{about}"
