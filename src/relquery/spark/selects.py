@@ -16,7 +16,7 @@ from relquery.sql.executor.choices import SAMPLE, SEED, Seen, rank, rows_to_limi
 from relquery.sql.executor.order import Step, cost_of_text, steps_of
 from relquery.sql.parser import build
 from relquery.sql.parser.tree import Constant, Expression, Limit, Order, Select
-from relquery.sql.planner.plan import Filter, Part, PlannedCall, SelectPlan
+from relquery.sql.planner.plan import CallGroup, Filter, PlannedCall, SelectPlan
 from relquery.sql.planner.statement import Plan
 
 if TYPE_CHECKING:
@@ -84,13 +84,13 @@ class _Run:
             state = self._cut(self.ask(plan.cut.part, state, plan.kind))
         return self.ask(plan.outputs, state, plan.kind)
 
-    def ask(self, part: Part, state: State, kind: str) -> State:
+    def ask(self, part: CallGroup, state: State, kind: str) -> State:
         """Ask the calls of a part for the rows that need them."""
         for step in steps_of(part, self.plan.inner, _Costs(self.plan.calls)):
             state = self._step(step, part, state, kind)
         return state
 
-    def _step(self, step: Step, part: Part, state: State, kind: str) -> State:
+    def _step(self, step: Step, part: CallGroup, state: State, kind: str) -> State:
         call = self.plan.calls[step.call]
         name = self._last[step.call] = self._name(part, step.call, kind)
         texts = [text for text, _ in state.texts(call.fields)]
@@ -101,7 +101,7 @@ class _Run:
             state = checked
         return state
 
-    def _name(self, part: Part, call: int, kind: str) -> str:
+    def _name(self, part: CallGroup, call: int, kind: str) -> str:
         if (id(part), call) not in self._names:
             self.kinds[kind] += 1
             self._names[id(part), call] = f"{kind} {self.kinds[kind]}"

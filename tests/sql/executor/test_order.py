@@ -9,7 +9,7 @@ from relquery.sql.executor.order import has_sides, steps_of
 from relquery.sql.parser.parse import parser
 from relquery.sql.parser.tree import Expression
 from relquery.sql.planner.guards import Condition
-from relquery.sql.planner.plan import Part
+from relquery.sql.planner.plan import CallGroup
 
 A, B, C = 0, 1, 2
 
@@ -39,7 +39,7 @@ Inner = dict[int, frozenset[int]]
 
 
 def order(
-    part: Part, costs: Fixed | None = None, inner: Inner | None = None
+    part: CallGroup, costs: Fixed | None = None, inner: Inner | None = None
 ) -> list[tuple[int, bool]]:
     """The calls in order, and whether each is asked for all rows."""
     none: frozenset[int] = frozenset()
@@ -47,7 +47,7 @@ def order(
     return [(step.call, step.where is None) for step in steps]
 
 
-EITHER = Part(
+EITHER = CallGroup(
     (A, B),
     {A: [[condition("b <> 'y'", True)]], B: [[condition("a <> 'x'", True)]]},
 )
@@ -65,26 +65,30 @@ def test_of_two_sides_the_one_goes_first_that_costs_less_with_what_it_leaves() -
 
 
 def test_what_decides_whether_a_call_is_read_goes_before_it_at_any_cost() -> None:
-    case = Part((B, C, A), {A: [[]], B: [[condition("a = 'x'")]], C: [[condition("a <> 'x'")]]})
+    case = CallGroup(
+        (B, C, A), {A: [[]], B: [[condition("a = 'x'")]], C: [[condition("a <> 'x'")]]}
+    )
     assert order(case, Fixed({A: 100.0})) == [(A, True), (B, False), (C, False)]
     assert not has_sides(case)
 
 
 def test_an_inner_call_goes_before_an_outer_one() -> None:
-    part = Part((A, B), {A: [[condition("b = 'x'")]], B: [[]]})
+    part = CallGroup((A, B), {A: [[condition("b = 'x'")]], B: [[]]})
     inner = {A: frozenset(), B: frozenset({A})}
     assert order(part, inner=inner) == [(A, True), (B, True)]
 
 
 def test_calls_that_decide_about_each_other_are_not_waited_for() -> None:
-    part = Part((A, B), {A: [[condition("b = 'x'")]], B: [[condition("a = 'y'")]]})
+    part = CallGroup((A, B), {A: [[condition("b = 'x'")]], B: [[condition("a = 'y'")]]})
     assert order(part) == [(A, True), (B, False)]
 
 
 def test_a_call_read_at_two_places_is_asked_where_one_of_them_reads_it() -> None:
     places = [[condition("a = 'x'")], [condition("a = 'y'")]]
-    steps = steps_of(Part((A, B), {A: [[]], B: places}), {A: frozenset(), B: frozenset()}, Fixed())
+    steps = steps_of(
+        CallGroup((A, B), {A: [[]], B: places}), {A: frozenset(), B: frozenset()}, Fixed()
+    )
     assert steps[1].where is not None
     assert parser().sql(steps[1].where).count(" OR ") == 1
-    everywhere = Part((A, B), {A: [[]], B: [*places, []]})
+    everywhere = CallGroup((A, B), {A: [[]], B: [*places, []]})
     assert order(everywhere) == [(A, True), (B, True)]

@@ -30,7 +30,7 @@ from relquery.sql.parser import build
 from relquery.sql.parser.tree import Expression
 from relquery.sql.planner.checks import Check, answers_in
 from relquery.sql.planner.guards import guard
-from relquery.sql.planner.plan import Part, PlannedCall
+from relquery.sql.planner.plan import CallGroup, PlannedCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ _Share = Callable[[Expression, int], float]
 
 
 def steps_of(
-    part: Part, inner: Mapping[int, frozenset[int]], costs: Costs | None
+    part: CallGroup, inner: Mapping[int, frozenset[int]], costs: Costs | None
 ) -> tuple[Step, ...]:
     """The calls of a part in the order in which they are asked; as written without costs.
 
@@ -79,7 +79,7 @@ def steps_of(
     return tuple(steps)
 
 
-def has_sides(part: Part) -> bool:
+def has_sides(part: CallGroup) -> bool:
     """Whether answers can show that another order of the calls is better."""
     return any(one.is_side for places in part.places.values() for place in places for one in place)
 
@@ -89,7 +89,7 @@ class _Order:
     """Puts the calls of a part in order. costs: `of` and `share` of Costs. answers: the calls whose
     answers a condition reads. Each is found out once."""
 
-    part: Part
+    part: CallGroup
     inner: Mapping[int, frozenset[int]]
     costs: tuple[_Cost, _Share] | None
     answers: Callable[[Expression], frozenset[int]]
@@ -166,7 +166,7 @@ class CallCosts:
         return Seen(len(asked), len(self.rows.matching(condition, asked))).selectivity
 
 
-def cost_of(part: Part, rows: Rows, left: Int64s, tried: int) -> float:
+def cost_of(part: CallGroup, rows: Rows, left: Int64s, tried: int) -> float:
     """The mean cost of a filter for each row that is left, in prompt tokens.
 
     tried: rows that it judged before; how many of them a call was asked for shows how often it is,

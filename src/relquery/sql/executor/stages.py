@@ -29,7 +29,7 @@ from relquery.sql.executor.order import CallCosts, Costs, cost_of, has_sides, st
 from relquery.sql.executor.rows import Rows
 from relquery.sql.parser.tree import Expression
 from relquery.sql.planner.checks import Check
-from relquery.sql.planner.plan import Part, PlannedCall
+from relquery.sql.planner.plan import CallGroup, PlannedCall
 
 R = TypeVar("R", bound=Rows)
 
@@ -64,7 +64,7 @@ class StageWalker(Generic[R]):
             rows.cut()
         self._ask(plan.outputs, rows.alive, plan.kind)
 
-    def _ask(self, part: Part, among: Int64s, kind: str) -> None:
+    def _ask(self, part: CallGroup, among: Int64s, kind: str) -> None:
         """Ask the calls of a part for those of some rows that need them."""
         if has_sides(part) and self.rows.learns_early and len(among) > SAMPLE:
             # A part of the rows shows which side of an AND or OR to ask first.
@@ -73,7 +73,7 @@ class StageWalker(Generic[R]):
             among = np.sort(shuffled[SAMPLE:])
         self._ask_at_once(part, among, kind)
 
-    def _ask_at_once(self, part: Part, among: Int64s, kind: str) -> None:
+    def _ask_at_once(self, part: CallGroup, among: Int64s, kind: str) -> None:
         rows, calls, inner = self.rows, self.rows.plan.calls, self.rows.plan.inner
         pending: list[PendingError] = []
         costs = None if self.costs is None else self.costs(rows, among)
@@ -96,7 +96,7 @@ class StageWalker(Generic[R]):
         if pending:
             raise PendingError.of(pending)
 
-    def _name(self, part: Part, call: int, kind: str) -> str:
+    def _name(self, part: CallGroup, call: int, kind: str) -> str:
         """The name of a stage: the same for all rows that one part asks."""
         if (id(part), call) not in self._names:
             self.kinds[kind] += 1
@@ -104,7 +104,7 @@ class StageWalker(Generic[R]):
         return self._names[id(part), call]
 
 
-def run_filters(rows: Rows, ask: Callable[[Part, Int64s], None]) -> bool:
+def run_filters(rows: Rows, ask: Callable[[CallGroup, Int64s], None]) -> bool:
     """Leave the rows for which all filters are true. ask: makes the calls of a part for some rows.
 
     Returns whether they are cut: those after a limit are dropped, without asking about all.
@@ -141,7 +141,7 @@ class _Run:
     all of them together have."""
 
     rows: Rows
-    ask: Callable[[Part, Int64s], None]
+    ask: Callable[[CallGroup, Int64s], None]
     shown: list[Judged]
     whole: Seen = field(default_factory=Seen)
 

@@ -117,7 +117,7 @@ class PlannedCall:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class CallGroup:
     """Calls of a SELECT that are asked together. calls: inner ones first. checks: of their answers,
     at the places that read them in this part.
     """
@@ -132,7 +132,7 @@ class Filter:
     """A predicate with calls. part: all calls that it needs."""
 
     predicate: Expression
-    part: Part
+    part: CallGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ class Cut:
     """
 
     select: Select
-    part: Part
+    part: CallGroup
     stops: bool
 
 
@@ -163,7 +163,7 @@ class SelectPlan:
     calls: tuple[PlannedCall, ...]
     filters: tuple[Filter, ...]
     cut: Cut | None
-    outputs: Part
+    outputs: CallGroup
     aggregated: bool
     final: Select
     context: Context
@@ -182,7 +182,7 @@ class SelectPlan:
         return {call.index: frozenset(one.call for one in call.needs) for call in self.calls}
 
     @property
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[CallGroup, ...]:
         """The calls of all stages, in the order in which they are asked."""
         cut = () if self.cut is None else (self.cut.part,)
         return (*(one.part for one in self.filters), *cut, self.outputs)

@@ -34,10 +34,10 @@ from relquery.sql.planner.guards import Condition, Conditions, guard_of
 from relquery.sql.planner.limits import cut_of, in_base_order, stops_early
 from relquery.sql.planner.pairs import pair_of, together
 from relquery.sql.planner.plan import (
+    CallGroup,
     Cut,
     Field,
     Filter,
-    Part,
     PlannedCall,
     SelectPlan,
     declared_keys,
@@ -209,7 +209,7 @@ class _OverRows:
                 made.set(clause, self.rewrite(value))
         return made
 
-    def part(self, written: Sequence[Node], top: Node, read: Node) -> Part:
+    def part(self, written: Sequence[Node], top: Node, read: Node) -> CallGroup:
         """The calls found since the last part. written: the nodes below `top` that have them;
         read: the same, over materialised rows.
         """
@@ -229,7 +229,7 @@ class _OverRows:
             for one in reversed(self._checks)
         }
         self._checks, self._used = [], {}
-        return Part(used, places, tuple(reversed(distinct.values())))
+        return CallGroup(used, places, tuple(reversed(distinct.values())))
 
     def _part(self, node: Node) -> Expression | None:
         if isinstance(node, Call):
