@@ -10,7 +10,7 @@ import duckdb
 _COMMANDS = {"exit": ".quit", "quit": ".quit", "help": ".help"}
 
 
-class Piece(NamedTuple):
+class ShellToken(NamedTuple):
     """A token, from `start` up to `stop`, in characters."""
 
     text: str
@@ -21,7 +21,7 @@ class Piece(NamedTuple):
     is_comment: bool
 
 
-def pieces(text: str, at: int = 0) -> list[Piece]:
+def pieces(text: str, at: int = 0) -> list[ShellToken]:
     """The tokens of a text from a place on that is in no quotes and in no comment."""
     read = text[at:].encode(errors="replace").decode()  # as a half of a character has no bytes
     found, kinds = duckdb.tokenize(read), duckdb.token_type
@@ -29,7 +29,7 @@ def pieces(text: str, at: int = 0) -> list[Piece]:
     bounds = pairwise([*(places[start] for start, _ in found), len(text)])
     cut = ((start, text[start:stop].rstrip()) for start, stop in bounds)
     return [
-        Piece(
+        ShellToken(
             one,
             start,
             start + len(one),
