@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from relquery.errors import MarkupError, PromptWarning
 from relquery.markup import reader
-from relquery.markup.reader import MOST_LEVELS, Element, Place, Words, read
+from relquery.markup.reader import MOST_LEVELS, Element, SourcePosition, Words, read
 
 
 def test_elements_and_texts_know_where_they_are() -> None:
@@ -19,11 +19,11 @@ def test_elements_and_texts_know_where_they_are() -> None:
         "a",
         {},
         (
-            Words("\n  one", Place(1, 4)),
-            Element("b", {"c": "d"}, (), Place(2, 6)),
-            Words("two & <three>four", Place(2, 16)),
+            Words("\n  one", SourcePosition(1, 4)),
+            Element("b", {"c": "d"}, (), SourcePosition(2, 6)),
+            Words("two & <three>four", SourcePosition(2, 16)),
         ),
-        Place(1, 1),
+        SourcePosition(1, 1),
     )
 
 

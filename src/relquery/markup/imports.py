@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from relquery.errors import MarkupError, did_you_mean, unknown
-from relquery.markup.reader import Element, Place, Words, read
+from relquery.markup.reader import Element, SourcePosition, Words, read
 from relquery.markup.schema import (
     ROLES,
     Message,
@@ -35,7 +35,7 @@ class Import:
     module: Module
     arguments: Mapping[str, str]
     parts: tuple[PromptPart, ...]
-    place: Place
+    place: SourcePosition
 
 
 @dataclass(frozen=True, slots=True)

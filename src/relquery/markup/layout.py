@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from relquery.errors import MarkupError
-from relquery.markup.reader import Place
+from relquery.markup.reader import SourcePosition
 from relquery.markup.schema import Message, Module, ModuleParameter, Part, Schema, Text, Union
 from relquery.markup.tokens import Ids, SchemaFrame, Tokens
 from relquery.prompt import Span
@@ -119,7 +119,7 @@ def _check_room(schema: Schema, modules: Iterable[Laid], stop: int, context: int
         "which a prompt and its answer need some. Shorten it, put modules of which prompts import "
         "one into a union, or split it.",
         schema.source,
-        *next(beyond, Place(1, 1)),
+        *next(beyond, SourcePosition(1, 1)),
     )
 
 

@@ -31,7 +31,7 @@ _TAG = re.compile(
 )
 
 
-class Place(NamedTuple):
+class SourcePosition(NamedTuple):
     """Line and column in a document, from 1."""
 
     line: int
@@ -43,7 +43,7 @@ class Words:
     """Text between tags, as it is written."""
 
     text: str
-    place: Place
+    place: SourcePosition
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Element:
     tag: str
     attributes: dict[str, str]
     children: tuple[Element | Words, ...]
-    place: Place
+    place: SourcePosition
 
 
 @dataclass(slots=True)
@@ -62,10 +62,10 @@ class _Open:
 
     tag: str
     attributes: dict[str, str]
-    place: Place
+    place: SourcePosition
     children: list[Element | Words] = field(default_factory=list)
     words: list[str] = field(default_factory=list)
-    words_at: Place | None = None
+    words_at: SourcePosition | None = None
 
     def end_words(self) -> None:
         """Make a child of the text."""
@@ -144,17 +144,17 @@ class _Reader:
             self._parser.Parse(content, True)
         except expat.ExpatError as error:
             why = expat.ErrorString(error.code)
-            place = Place(error.lineno, error.offset + 1)
+            place = SourcePosition(error.lineno, error.offset + 1)
             raise self.error(f"This is not well-formed XML: {why}.", place) from None
         assert self._root is not None, "a well-formed document has a root"
         return self._root
 
-    def error(self, message: str, place: Place) -> MarkupError:
+    def error(self, message: str, place: SourcePosition) -> MarkupError:
         return MarkupError(message, self._text, *place)
 
     @property
-    def _place(self) -> Place:
-        return Place(self._parser.CurrentLineNumber, self._parser.CurrentColumnNumber + 1)
+    def _place(self) -> SourcePosition:
+        return SourcePosition(self._parser.CurrentLineNumber, self._parser.CurrentColumnNumber + 1)
 
     def _start(self, tag: str, attributes: dict[str, str]) -> None:
         if len(self._path) == MOST_LEVELS:
@@ -184,7 +184,7 @@ class _Reader:
         before = self._text[: self._text.find("<!DOCTYPE")].split("\n")  # expat tells its end
         raise self.error(
             "A document type is declared, which could define entities. Remove <!DOCTYPE ...>.",
-            Place(len(before), len(before[-1]) + 1),
+            SourcePosition(len(before), len(before[-1]) + 1),
         )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from relquery.errors import MarkupError, PromptWarning, did_you_mean, type_of, unknown, warn
-from relquery.markup.reader import Element, Place, Words, find, read, read_text
+from relquery.markup.reader import Element, SourcePosition, Words, find, read, read_text
 from relquery.prompt import SPEAKERS, Role
 
 
@@ -31,7 +31,7 @@ class ModuleParameter:
     name: str
     length: int
     scaffold: str
-    place: Place
+    place: SourcePosition
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Module:
     parts: tuple[Part, ...]
     is_cached: bool
     priority: int
-    place: Place
+    place: SourcePosition
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Union:
 
     modules: tuple[Module, ...]
     scaffold: str
-    place: Place
+    place: SourcePosition
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Message:
 
     role: Role
     parts: tuple[Part, ...]
-    place: Place
+    place: SourcePosition
 
 
 Part: TypeAlias = "Text | ModuleParameter | Module | Union | Message"
@@ -102,7 +102,7 @@ def messages(parts: Sequence[Part]) -> list[Message]:
     return found
 
 
-_NOWHERE = Place(0, 0)
+_NOWHERE = SourcePosition(0, 0)
 
 
 ROLES = {role.value: role for role in SPEAKERS}
