@@ -11,7 +11,7 @@ from scipy.stats import binomtest
 
 import relquery as rq
 from relquery.arrays import Bools, Floats, Int64s
-from relquery.cascade.sampling import Plan
+from relquery.cascade.sampling import SamplingPlan
 from relquery.cascade.thresholds import OracleLabels, Side
 from relquery.errors import ConfigError
 
@@ -140,7 +140,7 @@ def test_an_error_counts_as_often_as_its_call_was_drawn() -> None:
     labels = OracleLabels(4)
     labels.asked[[0, 1, 3]], labels.yes[0], labels.failed[3] = True, True, True
     coins = np.array([3, 1, 0, 2])
-    side = Side(np.arange(4), wrong=False, coins=coins, plan=Plan(0.5, (), 4, 0.0), reach=4)
+    side = Side(np.arange(4), wrong=False, coins=coins, plan=SamplingPlan(0.5, (), 4, 0.0), reach=4)
 
     assert side.hits(labels).tolist() == [0, 1, 1, 3]
 

@@ -33,7 +33,7 @@ class Rung:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class SamplingPlan:
     """Coins of one rate, and rungs whose bounds hold together."""
 
     rate: float
@@ -55,7 +55,7 @@ def spread_over(count: int, draws: int, rng: np.random.Generator) -> Int64s:
 
 def plan(
     wrong: Floats, weights: Int64s, free: Bools, missed: int, failure: float, *, exact: bool
-) -> Plan | None:
+) -> SamplingPlan | None:
     """The rate and the hits that are expected to save most calls; None if none saves any.
 
     wrong: how likely each call of the order is an error, from the sure end on. weights: its rows.
@@ -83,7 +83,7 @@ def plan(
     main_rung = Rung(hits, missed)
     others = () if exact else sorted({hits + max(2, hits // 2), hits // 2, 0} - {hits})
     rungs = [main_rung, *(Rung(each, most_missed(each, rate, _OTHER * failure)) for each in others)]
-    return Plan(rate, tuple(sorted(rungs, key=lambda rung: -rung.hits)), reach, saved)
+    return SamplingPlan(rate, tuple(sorted(rungs, key=lambda rung: -rung.hits)), reach, saved)
 
 
 def _comes_by(hits: int, met: Floats) -> Floats:

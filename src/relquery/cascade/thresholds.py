@@ -33,7 +33,7 @@ import numpy as np
 
 from relquery.arrays import Bools, Floats, Int64s
 from relquery.cascade.proxies import calibrate, fit_head
-from relquery.cascade.sampling import Plan, Rung, heavy, plan, spread_over, toss
+from relquery.cascade.sampling import Rung, SamplingPlan, heavy, plan, spread_over, toss
 from relquery.config import Targets
 
 Asking = Generator[Int64s, Sequence[bool | None], None]
@@ -79,7 +79,7 @@ class Side:
     """The oracle's answer that is an error here."""
     coins: Int64s
     """Rows drawn, by place in the order."""
-    plan: Plan
+    plan: SamplingPlan
     reach: int = 0
     """How far drawn calls have been asked."""
 
@@ -254,7 +254,7 @@ def _sides(
     return sides
 
 
-def _meeting(top: Plan | None, bottom: Plan | None, chances: Floats) -> int:
+def _meeting(top: SamplingPlan | None, bottom: SamplingPlan | None, chances: Floats) -> int:
     """The place that neither scan crosses: amid the rows to be asked, or where yes becomes no."""
     count = len(chances)
     if top is None or bottom is None:
