@@ -176,7 +176,7 @@ _NONE = np.empty(0, dtype=np.int64)
 
 
 @dataclass(slots=True, eq=False)
-class Plan:
+class AttentionPlan:
     """The arrays that AttentionArguments in native/kernels/arguments.hpp describes, and counts.
 
     shift_values: (shift numbers,) by how many positions keys are used later than computed.
@@ -231,13 +231,13 @@ class Planner:
     has_windows: bool
     turns: Callable[[Int64s], Sequence[tuple[Float32s, Float32s]]] = lambda shifts: ()
 
-    def plan(self, chunks: Sequence[Chunk], room: int = 0) -> Plan:
+    def plan(self, chunks: Sequence[Chunk], room: int = 0) -> AttentionPlan:
         """By numbers in the place of positions, where these do not tell who sees whom."""
         if not is_ordered(chunks):
             chunks, room = numbered(chunks), 0
         return self._plan(chunks, room)
 
-    def seen(self, chunks: Sequence[Chunk], plan: Plan | None = None) -> Seen:
+    def seen(self, chunks: Sequence[Chunk], plan: AttentionPlan | None = None) -> Seen:
         """Who sees what, for kernels. plan: if it is made already."""
         plan = plan or self.plan(chunks)
         rows = keys = _NONE
@@ -261,7 +261,7 @@ class Planner:
             self.turns(plan.shift_values) if len(plan.shift_values) else (),
         )
 
-    def _plan(self, chunks: Sequence[Chunk], room: int) -> Plan:
+    def _plan(self, chunks: Sequence[Chunk], room: int) -> AttentionPlan:
         return plan_step(
             chunks,
             share=self.share,
@@ -280,7 +280,7 @@ def plan_step(
     kv_heads: int,
     threads: int,
     room: int = 0,
-) -> Plan:
+) -> AttentionPlan:
     """Plan the attention of a step.
 
     chunks: in packed order: token i of the batch is token i of their concatenation. share:
@@ -324,4 +324,4 @@ def plan_step(
         max(1, min(ROWS * kv_heads // heads, -(-tokens * kv_heads // enough))),
         -(-enough // kv_heads),
     )
-    return Plan(slots, *made, room)
+    return AttentionPlan(slots, *made, room)

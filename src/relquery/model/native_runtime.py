@@ -14,7 +14,7 @@ from relquery._native import Adapted, Network, Slice, Store
 from relquery.arrays import Float32s, Int64s, Slots
 from relquery.engine.executor import Chunk, Drawn, drawn_by_chunk
 from relquery.model.attention_plan import (
-    Plan,
+    AttentionPlan,
     Planner,
     chunks_at,
     cut,
@@ -241,7 +241,7 @@ class _StepSlice:
     tokens: Int64s
     positions: Int64s
     slots: Int64s
-    plan: Plan
+    plan: AttentionPlan
     native: Slice
 
 

@@ -14,16 +14,16 @@ from hypothesis import strategies as st
 from relquery._native import SPLIT_LEAST
 from relquery.engine.executor import Chunk, Segment
 from relquery.engine.requests.request import Draw
-from relquery.model.attention_plan import NO_SHIFT, OWN_SHIFTS, ROWS, Plan, plan_step
+from relquery.model.attention_plan import NO_SHIFT, OWN_SHIFTS, ROWS, AttentionPlan, plan_step
 from tests.model.oracle.strategies import Seen, batches, chunk_of, span_chunk, to_be_seen
 
 
-def plan(chunks: Sequence[Chunk], share: bool = True, **options: Any) -> Plan:
+def plan(chunks: Sequence[Chunk], share: bool = True, **options: Any) -> AttentionPlan:
     shape = {"heads": 4, "kv_heads": 2, "threads": 2} | options
     return plan_step(chunks, share=share, **shape)
 
 
-def seen_in(planned: Plan) -> Iterator[Seen]:
+def seen_in(planned: AttentionPlan) -> Iterator[Seen]:
     for first, _, begin, end in planned.tasks.tolist():
         for low, high, key, stop, shift in planned.visits[begin:end].tolist():
             for row in range(first + low, first + high):
@@ -38,12 +38,12 @@ def seen_in(planned: Plan) -> Iterator[Seen]:
                         yield int(planned.tokens[row]), slot, at + moved
 
 
-def read(planned: Plan) -> int:
+def read(planned: AttentionPlan) -> int:
     """Keys that the tasks read."""
     return int((planned.visits[:, 3] - planned.visits[:, 2]).sum())
 
 
-def check_places(planned: Plan, tokens: int) -> None:
+def check_places(planned: AttentionPlan, tokens: int) -> None:
     """A token has one result, or its partial results fill the places where they are merged."""
     targets: dict[int, list[int]] = {token: [] for token in range(tokens)}
     for first, last, _, _ in planned.tasks.tolist():

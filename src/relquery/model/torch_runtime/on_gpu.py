@@ -12,7 +12,7 @@ from torch import Tensor
 
 from relquery.engine.executor import SCRATCH, Chunk
 from relquery.errors import ModelError
-from relquery.model.attention_plan import Plan, plan_step
+from relquery.model.attention_plan import AttentionPlan, plan_step
 from relquery.model.torch_runtime.cache import PositionScheme, Rotary, Stored
 
 BLOCK = 64
@@ -141,7 +141,9 @@ class GpuAttention:
             self._prepared[shape] = self._kind(self._plan(self._chunks, shape, device), device)
         return self._prepared[shape]
 
-    def _plan(self, chunks: Sequence[Chunk], shape: tuple[int, int], device: torch.device) -> Plan:
+    def _plan(
+        self, chunks: Sequence[Chunk], shape: tuple[int, int], device: torch.device
+    ) -> AttentionPlan:
         return plan_step(
             chunks,
             share=self._share,
@@ -179,7 +181,7 @@ class _OnDevice:
     most: tokens of a task at most. shifted: whether keys are used at other positions.
     """
 
-    def __init__(self, plan: Plan, device: torch.device) -> None:
+    def __init__(self, plan: AttentionPlan, device: torch.device) -> None:
         self.tasks, self.merged, self.places = len(plan.tasks), len(plan.merged), plan.places
         self.most = _most(plan)
         self.shifted = len(plan.shift_values) > 0
@@ -213,7 +215,7 @@ class _Held(_OnDevice):
     Where the first plan uses keys at other positions, those after it may or may not.
     """
 
-    def __init__(self, plan: Plan, device: torch.device) -> None:
+    def __init__(self, plan: AttentionPlan, device: torch.device) -> None:
         self.device = device
         sizes = [_doubled(getattr(plan, name).size) for name in LISTS]
         self.tasks, self.merged = sizes[0] // 4, sizes[-1] // 3
@@ -226,7 +228,7 @@ class _Held(_OnDevice):
         self._tables = {}
         self.put(plan)
 
-    def put(self, plan: Plan) -> bool:
+    def put(self, plan: AttentionPlan) -> bool:
         """Replace the plan; False if the new one is too large. The last step must have ended."""
         arrays = {name: torch.from_numpy(getattr(plan, name)).reshape(-1) for name in LISTS}
         fits = all(len(arrays[name]) <= len(part) for name, part in self._parts.items())
@@ -246,7 +248,7 @@ class _Held(_OnDevice):
         return True
 
 
-def _most(plan: Plan) -> int:
+def _most(plan: AttentionPlan) -> int:
     """Tokens of a task at most."""
     return int((plan.tasks[:, 1] - plan.tasks[:, 0]).max())
 
