@@ -44,7 +44,7 @@ from relquery.sql.parser.parameters import read_parameters
 from relquery.sql.parser.parse import parser
 from relquery.sql.parser.statements import split
 from relquery.sql.parser.tree import Show
-from relquery.sql.planner.statement import Plan, plan
+from relquery.sql.planner.statement import StatementPlan, plan
 from relquery.sql.query import naming
 from relquery.sql.result import missing_values
 from relquery.sql.run import named_in, ready
@@ -238,7 +238,7 @@ class SparkConnection:
         columns = shadow.database.columns(read.text.query)
         return shadow.run(parser().query(read.text.query)).toDF(*(name for name, _ in columns))
 
-    def _check(self, found: Plan) -> None:
+    def _check(self, found: StatementPlan) -> None:
         """Raises ConfigError for what the model cannot do, UnsupportedQueryError for what is not
         done over Spark.
         """

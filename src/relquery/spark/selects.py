@@ -17,7 +17,7 @@ from relquery.sql.executor.order import Step, cost_of_text, steps_of
 from relquery.sql.parser import build
 from relquery.sql.parser.tree import Constant, Expression, Limit, Order, Select
 from relquery.sql.planner.plan import CallGroup, Filter, PlannedCall, SelectPlan
-from relquery.sql.planner.statement import Plan
+from relquery.sql.planner.statement import StatementPlan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -26,7 +26,7 @@ _CHARACTERS = 200  # of the fields of an input, as long as they are not known
 
 
 def run(
-    plan: Plan, settings: SparkSettings, shadow: Shadow, record: Record, store: Store
+    plan: StatementPlan, settings: SparkSettings, shadow: Shadow, record: Record, store: Store
 ) -> DataFrame:
     """The rows of a statement.
 

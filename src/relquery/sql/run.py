@@ -47,7 +47,7 @@ from relquery.sql.parser.tree import (
     Select,
     Show,
 )
-from relquery.sql.planner.statement import Plan, plan
+from relquery.sql.planner.statement import StatementPlan, plan
 from relquery.sql.result import CostAccumulator
 
 
@@ -59,7 +59,7 @@ class _Ready:
     bound: Bound
     scratch: Scratch
     plain: str = ""
-    plan: Plan | None = None
+    plan: StatementPlan | None = None
     rows: Mapping[int, Rows] = field(default_factory=dict)
 
 
@@ -204,12 +204,12 @@ def open_models(
     return contexts
 
 
-def named_in(found: Plan) -> list[tuple[str, Task]]:
+def named_in(found: StatementPlan) -> list[tuple[str, Task]]:
     """The calls of a statement, as written, and what they ask."""
     return [(call.text, call.task) for select in found.selects for call in select.calls]
 
 
-def with_proxies(found: Plan, context: ExecutionContext) -> list[tuple[str, Task]]:
+def with_proxies(found: StatementPlan, context: ExecutionContext) -> list[tuple[str, Task]]:
     """The same, and what they ask of proxies. Raises QueryError for what a cascade cannot be."""
     return [*named_in(found), *proxies_of(named_in(found), context.config)]
 

@@ -27,11 +27,11 @@ from relquery.sql.parser.parse import parser
 from relquery.sql.parser.shell import Shell
 from relquery.sql.parser.tree import Expression, Node, Table
 from relquery.sql.planner.plan import PlannedCall
-from relquery.sql.planner.statement import Plan
+from relquery.sql.planner.statement import StatementPlan
 from relquery.sql.types.shape import ListOf, Shape, StructOf
 
 
-def dry_run(plan: Plan, database: Database, scratch: Scratch) -> dict[int, Rows]:
+def dry_run(plan: StatementPlan, database: Database, scratch: Scratch) -> dict[int, Rows]:
     """Run a plan on stand-ins. Raises QueryError if it is bound to fail.
 
     Returns base rows that do not depend on answers, by the place of their SELECT.
@@ -64,7 +64,7 @@ class DryRun:
     kept: dict[int, Rows] = field(default_factory=dict)
     depends: bool = False
 
-    def run(self, plan: Plan) -> None:
+    def run(self, plan: StatementPlan) -> None:
         """Go through all of a plan."""
         sql = ""
         for at, select in enumerate(plan.selects):

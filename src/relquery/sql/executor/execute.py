@@ -45,7 +45,7 @@ from relquery.sql.parser.tree import Expression
 from relquery.sql.planner.checks import Check, answers_in
 from relquery.sql.planner.conversions import OuterCheck
 from relquery.sql.planner.plan import PlannedCall, SelectPlan
-from relquery.sql.planner.statement import Plan
+from relquery.sql.planner.statement import StatementPlan
 from relquery.sql.render import Reasons
 from relquery.sql.result import OUTER, CostAccumulator, RowError
 
@@ -76,7 +76,7 @@ class Execution:
     _orders: dict[object, dict[str, int]] = field(default_factory=dict)
     _promises: int = 1
 
-    def run(self, plan: Plan) -> pa.Table:
+    def run(self, plan: StatementPlan) -> pa.Table:
         """The rows of a statement."""
         sql, numbered = self.answered(plan)
         table = self.database.result(sql)
@@ -84,7 +84,7 @@ class Execution:
             table, self.paid.reasons = _reasons(table, numbered)
         return table
 
-    def answered(self, plan: Plan) -> tuple[str, Rows | None]:
+    def answered(self, plan: StatementPlan) -> tuple[str, Rows | None]:
         """What is left of a statement once its calls are answered.
 
         Where calls have failed whose rows are those of the result, also these: the statement then
@@ -125,7 +125,7 @@ class Execution:
             sql = parser().sql(plan.outer)
         return plan.bound.shell.around(sql), numbered
 
-    def _run_until(self, walker: StageWalker[Rows], plan: Plan, enough: int) -> None:
+    def _run_until(self, walker: StageWalker[Rows], plan: StatementPlan, enough: int) -> None:
         """Go through the stages of a SELECT for some of its rows at a time, until the statement has
         enough."""
         rows, number = walker.rows, walker.rows.together()
@@ -140,7 +140,7 @@ class Execution:
             self.scratch.add(rows.plan.table, rows.final())
             found = self._count(plan)
 
-    def _count(self, plan: Plan) -> int:
+    def _count(self, plan: StatementPlan) -> int:
         """How many rows a statement returns so far."""
         assert plan.outer is not None
         found = self.database.fetch(f"SELECT count(*) FROM ({parser().sql(plan.outer)})")

@@ -36,7 +36,7 @@ from relquery.sql.explain.rows import EstimatedRows, KnownRows, Selectivities, k
 from relquery.sql.host.database import Database, Scratch
 from relquery.sql.parser.tree import Expression
 from relquery.sql.planner.plan import Field, PlannedCall
-from relquery.sql.planner.statement import Plan
+from relquery.sql.planner.statement import StatementPlan
 
 _SHOWN = 60  # characters of a prompt
 _PROVIDERS = ("openai", "anthropic", "gemini", "azure", "vertex", "bedrock", "groq", "together",
@@ -82,7 +82,7 @@ class Explainer:
             self._models[name] = _OfModel(context, planner, estimator)
         return self._models[name]
 
-    def run(self, plan: Plan) -> None:
+    def run(self, plan: StatementPlan) -> None:
         """Go through the stages of a plan."""
         for number, select in enumerate(plan.selects):
             rows = EstimatedRows.estimated(select, self.database, self.scratch, self._stand_ins)
@@ -93,7 +93,7 @@ class Explainer:
             if select.table:
                 self._stand_ins[select.table] = self._fill(select.table, rows, plan)
 
-    def _fill(self, table: str, rows: EstimatedRows, plan: Plan) -> KnownRows:
+    def _fill(self, table: str, rows: EstimatedRows, plan: StatementPlan) -> KnownRows:
         """Put a stand-in for the rows of a SELECT in its table; see explain.bounds."""
         known = rows.known
         if known.expected:

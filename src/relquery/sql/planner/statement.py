@@ -48,7 +48,7 @@ from relquery.sql.planner.select import plan_select
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class StatementPlan:
     """How a statement is run.
 
     selects: its SELECTs with calls, inner ones first. outer: the query around them, which reads
@@ -64,7 +64,7 @@ class Plan:
     enough: int | None = None
 
 
-def plan(bound: Bound, database: Database, scratch: Scratch) -> Plan:
+def plan(bound: Bound, database: Database, scratch: Scratch) -> StatementPlan:
     """Plan a bound statement. Raises QueryError before the first stage if it is wrong."""
     shell, lookup = bound.shell, Lookup(database, bound.functions)
     tree = optimize(_with_field_names(bound.query.copy()), database, bound.functions)
@@ -82,7 +82,7 @@ def plan(bound: Bound, database: Database, scratch: Scratch) -> Plan:
             by = found
         else:
             if select is tree and not shell.fills:
-                return Plan(bound, share([*selects, found]), None)
+                return StatementPlan(bound, share([*selects, found]), None)
             found = replace(found, table=scratch.reserve(found.columns))
             selects.append(found)
             pairs = zip(names, found.final.items, strict=True)
@@ -96,7 +96,7 @@ def plan(bound: Bound, database: Database, scratch: Scratch) -> Plan:
     tree = reader.read(tree, target, shell.by_name)
     enough = enough_of(tree, texts, bound.functions)
     selects = [replace(one, stops=enough is not None) for one in selects]
-    return Plan(bound, share(selects), tree, tuple(reader.checks), enough)
+    return StatementPlan(bound, share(selects), tree, tuple(reader.checks), enough)
 
 
 def _target(bound: Bound, database: Database) -> Target:
