@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from relquery.backends.remote.process import EngineProcess
 from relquery.serve.logs import set_up
 from relquery.serve.settings import ServeConfig
-from relquery.serve.sql_workers.pool import Pool
+from relquery.serve.sql_workers.pool import WorkerPool
 
 if TYPE_CHECKING:
     from relquery.serve.server import Server
@@ -30,7 +30,7 @@ def serve(config: ServeConfig, told: Callable[[Server, int], None] | None = None
             prepare = partial(set_up, config.log, config.log_level)
             engines.append((names, EngineProcess(model, options, prepare)))
             until_it_ends.callback(engines[-1][1].kill)
-        pool = Pool(config)
+        pool = WorkerPool(config)
         until_it_ends.callback(pool.close)
         if config.tables:
             pool.start()

@@ -34,7 +34,7 @@ from relquery.serve.middleware import RequestMiddleware, with_cors
 from relquery.serve.scores import EmbeddingService
 from relquery.serve.server import Server
 from relquery.serve.settings import ServeConfig
-from relquery.serve.sql_workers.pool import Pool
+from relquery.serve.sql_workers.pool import WorkerPool
 from relquery.serve.sql_workers.statements import AT_ONCE, Statements
 
 MOST_HEAD = 64 << 10
@@ -142,7 +142,7 @@ THREADS = 64
 def listen(
     config: ServeConfig,
     engines: Sequence[tuple[tuple[str, ...], EngineProcess]],
-    pool: Pool,
+    pool: WorkerPool,
     told: Callable[[Server, int], None] | None = None,
 ) -> bool:
     """See serve. engines: by the names by which clients may call their models, which they may still

@@ -65,7 +65,7 @@ class Worker:
         self._handle, self._number = None, 0
 
 
-class Pool:
+class WorkerPool:
     """Makes workers, and has some ready. Any thread may use it.
 
     memory: what the tables and one statement may take.

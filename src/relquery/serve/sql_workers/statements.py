@@ -24,7 +24,7 @@ from relquery.serve.auth import queue_full
 from relquery.serve.errors import bad_request, stopping
 from relquery.serve.server import CountedSink, NamedModel, RequestScope
 from relquery.serve.settings import ServeConfig
-from relquery.serve.sql_workers.pool import Pool, Worker
+from relquery.serve.sql_workers.pool import Worker, WorkerPool
 from relquery.serve.sql_workers.work import Work, WorkerJob
 from relquery.serve.streaming import ResponseStream
 
@@ -127,7 +127,10 @@ class Statements:
     """
 
     def __init__(
-        self, pool: Pool, config: ServeConfig, share: Callable[[str], int] = lambda tenant: AT_ONCE
+        self,
+        pool: WorkerPool,
+        config: ServeConfig,
+        share: Callable[[str], int] = lambda tenant: AT_ONCE,
     ) -> None:
         self.pool = pool
         self._seconds, self._share = config.sql_seconds, share
