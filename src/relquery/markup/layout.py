@@ -28,7 +28,7 @@ class Own:
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class PositionRange:
     """Positions from `start` on, before `stop`."""
 
     start: int
@@ -48,9 +48,9 @@ class Laid:
 
     path: tuple[str, ...]
     module: Module
-    range: Range
+    range: PositionRange
     own: tuple[Own, ...]
-    parameters: Mapping[str, Range]
+    parameters: Mapping[str, PositionRange]
     inside: Mapping[str, Laid]
 
     @property
@@ -129,7 +129,7 @@ class _Inside:
 
     stop: int
     own: list[Own] = field(default_factory=list)
-    parameters: dict[str, Range] = field(default_factory=dict)
+    parameters: dict[str, PositionRange] = field(default_factory=dict)
     modules: dict[str, Laid] = field(default_factory=dict)
 
 
@@ -152,7 +152,7 @@ class _Laying:
                 case ModuleParameter():
                     inside.own.append(self._blank(part, at))
                     inside.stop += part.length
-                    inside.parameters[part.name] = Range(at, inside.stop)
+                    inside.parameters[part.name] = PositionRange(at, inside.stop)
                 case Module():
                     self._add(inside, (part,), "", path)
                 case Union(modules, scaffold):
@@ -173,7 +173,7 @@ class _Laying:
             laid = Laid(
                 mine,
                 module,
-                Range(start, found.stop),
+                PositionRange(start, found.stop),
                 tuple(found.own),
                 found.parameters,
                 found.modules,

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from relquery.errors import MarkupError
 from relquery.markup.imports import Asked, Import, MarkupPrompt, New
-from relquery.markup.layout import Laid, Layout, Own, Range
+from relquery.markup.layout import Laid, Layout, Own, PositionRange
 from relquery.markup.tokens import Ids, Tokens
 from relquery.prompt import Blank, Nest, Prompt, Reuse, Role, Span
 
@@ -36,7 +36,7 @@ def as_modules(prompt: MarkupPrompt, layout: Layout, tokens: Tokens) -> Lowered:
             "Write the schema without messages, or use another template."
         )
     wanted = _Wanted(prompt)
-    wanted.take(asked, layout.modules, Range(0, layout.stop))
+    wanted.take(asked, layout.modules, PositionRange(0, layout.stop))
     kept = [laid for laid in wanted.imported if laid.module.is_cached]
     kept.sort(key=lambda laid: laid.range.start)  # the same prompt, in whatever order it imports
     chains = _chains(layout, kept)
@@ -95,10 +95,10 @@ class _Wanted:
 
     prompt: MarkupPrompt
     imported: list[Laid] = field(default_factory=list)
-    arguments: list[tuple[str, Range, Import, str]] = field(default_factory=list)
-    new: list[tuple[str, Range]] = field(default_factory=list)
+    arguments: list[tuple[str, PositionRange, Import, str]] = field(default_factory=list)
+    new: list[tuple[str, PositionRange]] = field(default_factory=list)
 
-    def take(self, asked: Asked, modules: Mapping[str, Laid], inside: Range) -> None:
+    def take(self, asked: Asked, modules: Mapping[str, Laid], inside: PositionRange) -> None:
         """Follow the imports of a schema or a module. inside: its positions.
 
         Text after an import may stand anywhere up to the next import, or the end.
@@ -118,7 +118,7 @@ class _Wanted:
             self._add(asked.after.get(name, ()), laid.range.stop, after)
 
     def _add(self, texts: Sequence[New], start: int, stop: int) -> None:
-        self.new += [(text.content, Range(start, max(start, stop))) for text in texts]
+        self.new += [(text.content, PositionRange(start, max(start, stop))) for text in texts]
 
 
 def _added(wanted: _Wanted, layout: Layout, tokens: Tokens) -> tuple[list[tuple[int, Ids]], int]:
@@ -145,18 +145,18 @@ def _added(wanted: _Wanted, layout: Layout, tokens: Tokens) -> tuple[list[tuple[
     if wanted.new:
         kept = [each for laid in wanted.imported for each in laid.own if not each.is_blank]
         whole = [each for each in layout.own if not each.is_blank]
-        taken = [Range(each.start, each.start + each.tokens) for each in (*whole, *kept)]
-        taken += [Range(start, start + len(given)) for start, given in added]
+        taken = [PositionRange(each.start, each.start + each.tokens) for each in (*whole, *kept)]
+        taken += [PositionRange(start, start + len(given)) for start, given in added]
         for (_, gap), given in zip(wanted.new, ids, strict=True):
             start = _first_free(gap, len(given), taken)
             if start is None:
                 start, stop = stop, stop + len(given)
             added.append((start, given))
-            taken.append(Range(start, start + len(given)))
+            taken.append(PositionRange(start, start + len(given)))
     return [(start, given) for start, given in added if given], stop
 
 
-def _first_free(gap: Range, length: int, taken: Sequence[Range]) -> int | None:
+def _first_free(gap: PositionRange, length: int, taken: Sequence[PositionRange]) -> int | None:
     """The first place in a gap that has room; None if there is none."""
     start = gap.start
     for each in sorted(taken, key=lambda one: one.start):
