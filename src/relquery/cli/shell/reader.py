@@ -64,7 +64,7 @@ def open_history(path: Path) -> History:
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class LineReader:
     """Reads from a person. Ctrl-C raises KeyboardInterrupt, Ctrl-D EOFError."""
 
     read: Callable[[], str]
@@ -80,7 +80,9 @@ class Reader:
             return False
 
 
-def prompt_reader(history: History, completer: Completer, output: Output | None = None) -> Reader:
+def prompt_reader(
+    history: History, completer: Completer, output: Output | None = None
+) -> LineReader:
     """A reader with history, completion and colours. output: None for standard output."""
     session = PromptSession[str](
         [("class:prompt", _PROMPT)],
@@ -94,10 +96,10 @@ def prompt_reader(history: History, completer: Completer, output: Output | None 
         key_bindings=_bindings(),
         output=output,
     )
-    return Reader(session.prompt, PromptSession[str](output=output).prompt)
+    return LineReader(session.prompt, PromptSession[str](output=output).prompt)
 
 
-def line_reader(line: Callable[[str], str] = input) -> Reader:
+def line_reader(line: Callable[[str], str] = input) -> LineReader:
     """A reader of lines, for terminals that cannot move the cursor."""
 
     def read() -> str:
@@ -106,10 +108,10 @@ def line_reader(line: Callable[[str], str] = input) -> Reader:
             text = f"{text}\n{line(_CONTINUED)}"
         return text
 
-    return Reader(read, line)
+    return LineReader(read, line)
 
 
-def open_reader(completer: Completer, *, keeps_history: bool) -> Reader:
+def open_reader(completer: Completer, *, keeps_history: bool) -> LineReader:
     """The reader that fits the terminal of this process."""
     if os.environ.get("TERM", "").lower() in ("dumb", "unknown"):
         return line_reader()

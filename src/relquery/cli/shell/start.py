@@ -13,7 +13,7 @@ from relquery.cli.interrupt import interruptible
 from relquery.cli.shell.commands import COMMANDS, run_command
 from relquery.cli.shell.completion import ShellCompleter
 from relquery.cli.shell.entries import entries
-from relquery.cli.shell.reader import Reader, open_reader
+from relquery.cli.shell.reader import LineReader, open_reader
 from relquery.cli.shell.session import Screen, Session
 from relquery.cli.sql.options import ConnectionOptions
 from relquery.cli.sql.output import Came, Format, explanation_view, print_errors
@@ -146,7 +146,7 @@ def completer(session: Session) -> ShellCompleter:
     return ShellCompleter(lambda: session.known, words)
 
 
-def converse(session: Session, reader: Reader) -> None:
+def converse(session: Session, reader: LineReader) -> None:
     """Read entries and run them, until the person leaves."""
     while not session.is_over:
         try:
