@@ -16,7 +16,7 @@ from relquery.engine.requests.declared import NOTHING, Declared
 from relquery.prompt import Sampling, Span
 from relquery.serve.auth import Identity
 from relquery.serve.batches import batches, lines, store
-from relquery.serve.batches.batches import Record
+from relquery.serve.batches.batches import BatchRecord
 from relquery.serve.batches.lines import AnsweredLine, Results
 from relquery.serve.openai.choices import choices_of
 from relquery.serve.server import RequestScope, Server
@@ -48,7 +48,7 @@ class Routes:
 
 
 def run(tmp_path: Path, routes: Routes, count: int, **more: Any) -> Results:
-    record = Record("", "/v1/completions", "", "output", "errors")
+    record = BatchRecord("", "/v1/completions", "", "output", "errors")
     files: Any = SimpleNamespace(path=tmp_path.joinpath)
     scope = RequestScope(cast(Server, routes), Identity(), usual=NOTHING)
 

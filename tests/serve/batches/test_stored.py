@@ -19,7 +19,7 @@ import pytest
 from relquery.serve.auth import Authenticator
 from relquery.serve.batches import batches as all_batches
 from relquery.serve.batches import store
-from relquery.serve.batches.batches import ENDED, Record, ServerBatches
+from relquery.serve.batches.batches import ENDED, BatchRecord, ServerBatches
 from relquery.serve.batches.lines import AnsweredLine, Results
 from relquery.serve.batches.store import Files, Records, StoredFile, to_its_end
 from relquery.serve.errors import HttpError
@@ -47,11 +47,11 @@ def test_a_deleted_file_leaves_nothing_and_a_damaged_object_is_passed_over(tmp_p
 
     asyncio.run(keep_and_delete())
     assert list((tmp_path / "files").iterdir()) == []
-    kept = Record("me", "/v1/completions", "", "", "")
-    Records(tmp_path, Record).save(kept)
+    kept = BatchRecord("me", "/v1/completions", "", "", "")
+    Records(tmp_path, BatchRecord).save(kept)
     (tmp_path / "b.json").write_text("{")
     (tmp_path / "c.json").write_text('{"x": 1}')
-    assert Records(tmp_path, Record).known == {kept.id: kept}
+    assert Records(tmp_path, BatchRecord).known == {kept.id: kept}
 
 
 def test_what_is_kept_is_its_owners_alone(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_what_is_kept_is_its_owners_alone(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         kept = asyncio.run(Files(tmp_path).upload(io.BytesIO(b"x"), "a.jsonl", "batch", "ours"))
-        Records(tmp_path / "batches", Record).save(Record("", "", "", "", ""))
+        Records(tmp_path / "batches", BatchRecord).save(BatchRecord("", "", "", "", ""))
         results = Results(tmp_path / "files" / "output", tmp_path / "files" / "errors")
         results.add([answered("a"), answered("b", 400)])
     finally:
@@ -75,10 +75,10 @@ def test_what_is_kept_is_its_owners_alone(tmp_path: Path) -> None:
 def test_what_a_killed_process_has_left_is_removed(tmp_path: Path) -> None:
     server = cast(Server, SimpleNamespace(admission=SimpleNamespace(stopping=False)))
     kept = asyncio.run(Files(tmp_path).upload(io.BytesIO(b"x"), "a.jsonl", "batch", "ours"))
-    runs, over = (Record("ours", "/v1/completions", kept.id, f"{n}o", f"{n}e") for n in "12")
+    runs, over = (BatchRecord("ours", "/v1/completions", kept.id, f"{n}o", f"{n}e") for n in "12")
     over.become("cancelled")
     for record in (runs, over):
-        Records(tmp_path / "batches", Record).save(record)
+        Records(tmp_path / "batches", BatchRecord).save(record)
     files = tmp_path / "files"
     (files / "damaged.json").write_text("{")
     for name in ("lost", "damaged", "1o", "1e", "2o", "2e"):
@@ -110,7 +110,7 @@ def test_a_batch_is_cancelled_at_any_time(tmp_path: Path, monkeypatch: pytest.Mo
         return 1, []
 
     class Slow(ServerBatches):
-        async def cancel(self, record: Record) -> None:
+        async def cancel(self, record: BatchRecord) -> None:
             await super().cancel(record)
             read.set()
             await asyncio.sleep(0.1)

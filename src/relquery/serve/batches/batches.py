@@ -45,7 +45,7 @@ MESSAGES = "/v1/messages"
 
 
 @dataclass(slots=True)
-class Record:
+class BatchRecord:
     """A batch as it is kept on disk. The first three texts after its endpoint are ids of files."""
 
     tenant: str
@@ -108,7 +108,7 @@ class ServerBatches:
 
     def __init__(self, server: Server, folder: Path) -> None:
         self.files = Files(folder)
-        self._server, self._records = server, Records(folder / "batches", Record)
+        self._server, self._records = server, Records(folder / "batches", BatchRecord)
         unfinished = [each for each in self._records.known.values() if not each.is_over]
         self.files.sweep({name for each in unfinished for name in (each.output, each.errors)})
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -127,12 +127,12 @@ class ServerBatches:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def of(self, tenant: str, *, messages: bool = False) -> list[Record]:
+    def of(self, tenant: str, *, messages: bool = False) -> list[BatchRecord]:
         """A tenant's batches, the latest first. messages: those of Anthropic's API."""
         mine = reversed(self._records.of(tenant))
         return [each for each in mine if each.has_messages is messages]
 
-    def find(self, name: str, tenant: str, *, messages: bool = False) -> Record:
+    def find(self, name: str, tenant: str, *, messages: bool = False) -> BatchRecord:
         """A tenant's batch. Raises HttpError if there is none."""
         found = self._records.known.get(name)
         if found is None or found.tenant != tenant or found.has_messages is not messages:
@@ -144,10 +144,10 @@ class ServerBatches:
         every = self._records.known.values()
         return any(each.input == file.id and not each.is_over for each in every)
 
-    async def create(self, file: StoredFile, endpoint: str, **more: Any) -> Record:
+    async def create(self, file: StoredFile, endpoint: str, **more: Any) -> BatchRecord:
         """A new batch, which begins to run. more: other fields of the record."""
         ids = Files.new_id(), Files.new_id()
-        record = Record(file.tenant, endpoint, file.id, *ids, **more)
+        record = BatchRecord(file.tenant, endpoint, file.id, *ids, **more)
         async with self._saving:  # so that the latest is the last
             await to_its_end(self._records.save, record)
         self._records.known[record.id] = record
@@ -155,7 +155,7 @@ class ServerBatches:
         await asyncio.sleep(0)  # a task that is cancelled before its first step never notices
         return record
 
-    async def cancel(self, record: Record) -> None:
+    async def cancel(self, record: BatchRecord) -> None:
         """End a batch; the answers that it has can be read. Raises HttpError if it has ended."""
         if record.is_over:
             raise HttpError(
@@ -170,7 +170,7 @@ class ServerBatches:
             async with self._saving:
                 await to_its_end(self._records.save, record)
 
-    async def delete(self, record: Record) -> None:
+    async def delete(self, record: BatchRecord) -> None:
         """Remove a batch, its input and its answers. Raises HttpError for one that runs."""
         if not record.is_over:
             raise HttpError(
@@ -181,13 +181,13 @@ class ServerBatches:
         for name in (record.input, record.output, record.errors):
             await self.files.delete(name)
 
-    def _begin(self, record: Record) -> None:
+    def _begin(self, record: BatchRecord) -> None:
         run = _Run(self._server, record, self.files, self._save)
         task = asyncio.create_task(run.to_its_end(), name=record.id)
         self._tasks[record.id] = task
         task.add_done_callback(lambda _: self._tasks.pop(record.id, None))
 
-    async def _save(self, record: Record) -> None:
+    async def _save(self, record: BatchRecord) -> None:
         """Once the disk has room for it."""
         async with self._saving:
             await once_there_is_room(self._records.save, record)
@@ -199,9 +199,9 @@ class _Run:
     def __init__(
         self,
         server: Server,
-        record: Record,
+        record: BatchRecord,
         files: Files,
-        save: Callable[[Record], Awaitable[None]],
+        save: Callable[[BatchRecord], Awaitable[None]],
     ) -> None:
         self._server, self._record, self._files, self._save = server, record, files, save
         self.results = Results(files.path(record.output), files.path(record.errors))

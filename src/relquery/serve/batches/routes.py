@@ -15,7 +15,7 @@ from starlette.responses import FileResponse, Response, StreamingResponse
 
 from relquery.serve import bodies
 from relquery.serve.anthropic.requests import MESSAGE
-from relquery.serve.batches.batches import MESSAGES, Record, ServerBatches
+from relquery.serve.batches.batches import MESSAGES, BatchRecord, ServerBatches
 from relquery.serve.batches.lines import read_lines
 from relquery.serve.batches.store import HIDDEN, Files, StoredFile
 from relquery.serve.errors import HttpError, Json, anthropic_body, bad_request, is_anthropic
@@ -151,7 +151,7 @@ async def cancel_batch(batch_id: str, scope: Scope) -> Response:
     return Json(_batch(record))
 
 
-def _batch(record: Record) -> dict[str, Any]:
+def _batch(record: BatchRecord) -> dict[str, Any]:
     """A batch as clients of OpenAI's API see it."""
     return {
         "id": record.id,
@@ -287,11 +287,11 @@ async def get_results(batch_id: str, scope: Scope) -> Response:
     return StreamingResponse(results, media_type="application/x-jsonl")
 
 
-def _found(batch_id: str, scope: Scope) -> Record:
+def _found(batch_id: str, scope: Scope) -> BatchRecord:
     return _batches(scope).find(batch_id, scope.tenant, messages=True)
 
 
-def _results(record: Record, files: Files) -> Iterator[bytes]:
+def _results(record: BatchRecord, files: Files) -> Iterator[bytes]:
     """Lines with the results. Reads the files."""
     answered = set[str]()
     for is_there, name in ((record.has_output, record.output), (record.has_errors, record.errors)):
@@ -310,7 +310,7 @@ def _results(record: Record, files: Files) -> Iterator[bytes]:
             yield line({"custom_id": each["custom_id"], "result": left})
 
 
-def _message_batch(record: Record, request: Request) -> dict[str, Any]:
+def _message_batch(record: BatchRecord, request: Request) -> dict[str, Any]:
     """A batch as clients see it. Until it has ended, all of its requests are being processed."""
     over, times = record.is_over, record.times
     left = record.total - record.completed - record.failed
