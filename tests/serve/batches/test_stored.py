@@ -21,7 +21,7 @@ from relquery.serve.batches import batches as all_batches
 from relquery.serve.batches import store
 from relquery.serve.batches.batches import ENDED, BatchRecord, ServerBatches
 from relquery.serve.batches.lines import AnsweredLine, Results
-from relquery.serve.batches.store import Files, Records, StoredFile, to_its_end
+from relquery.serve.batches.store import Files, RecordStore, StoredFile, to_its_end
 from relquery.serve.errors import HttpError
 from relquery.serve.server import Server
 
@@ -48,10 +48,10 @@ def test_a_deleted_file_leaves_nothing_and_a_damaged_object_is_passed_over(tmp_p
     asyncio.run(keep_and_delete())
     assert list((tmp_path / "files").iterdir()) == []
     kept = BatchRecord("me", "/v1/completions", "", "", "")
-    Records(tmp_path, BatchRecord).save(kept)
+    RecordStore(tmp_path, BatchRecord).save(kept)
     (tmp_path / "b.json").write_text("{")
     (tmp_path / "c.json").write_text('{"x": 1}')
-    assert Records(tmp_path, BatchRecord).known == {kept.id: kept}
+    assert RecordStore(tmp_path, BatchRecord).known == {kept.id: kept}
 
 
 def test_what_is_kept_is_its_owners_alone(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_what_is_kept_is_its_owners_alone(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         kept = asyncio.run(Files(tmp_path).upload(io.BytesIO(b"x"), "a.jsonl", "batch", "ours"))
-        Records(tmp_path / "batches", BatchRecord).save(BatchRecord("", "", "", "", ""))
+        RecordStore(tmp_path / "batches", BatchRecord).save(BatchRecord("", "", "", "", ""))
         results = Results(tmp_path / "files" / "output", tmp_path / "files" / "errors")
         results.add([answered("a"), answered("b", 400)])
     finally:
@@ -78,7 +78,7 @@ def test_what_a_killed_process_has_left_is_removed(tmp_path: Path) -> None:
     runs, over = (BatchRecord("ours", "/v1/completions", kept.id, f"{n}o", f"{n}e") for n in "12")
     over.become("cancelled")
     for record in (runs, over):
-        Records(tmp_path / "batches", BatchRecord).save(record)
+        RecordStore(tmp_path / "batches", BatchRecord).save(record)
     files = tmp_path / "files"
     (files / "damaged.json").write_text("{")
     for name in ("lost", "damaged", "1o", "1e", "2o", "2e"):
@@ -135,15 +135,15 @@ def test_a_batch_is_cancelled_at_any_time(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize("wait", range(0, 28, 4))
 def test_saves_are_one_by_one(wait: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """wait: milliseconds between the batch and its end."""
-    busy, save = Lock(), Records.save
+    busy, save = Lock(), RecordStore.save
 
-    def slow(records: Records[Any], record: Any) -> None:
+    def slow(records: RecordStore[Any], record: Any) -> None:
         assert busy.acquire(blocking=False)
         time.sleep(0.01)
         save(records, record)
         busy.release()
 
-    monkeypatch.setattr(Records, "save", slow)
+    monkeypatch.setattr(RecordStore, "save", slow)
     monkeypatch.setattr(all_batches, "validate", lambda *_: (0, []))
     server: Any = SimpleNamespace(
         config=SimpleNamespace(max_waiting=4),

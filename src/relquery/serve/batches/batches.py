@@ -21,7 +21,7 @@ from relquery.serve.batches.lines import AnsweredLine, Results, Wrong, read_line
 from relquery.serve.batches.store import (
     HIDDEN,
     Files,
-    Records,
+    RecordStore,
     StoredFile,
     once_there_is_room,
     to_its_end,
@@ -108,7 +108,7 @@ class ServerBatches:
 
     def __init__(self, server: Server, folder: Path) -> None:
         self.files = Files(folder)
-        self._server, self._records = server, Records(folder / "batches", BatchRecord)
+        self._server, self._records = server, RecordStore(folder / "batches", BatchRecord)
         unfinished = [each for each in self._records.known.values() if not each.is_over]
         self.files.sweep({name for each in unfinished for name in (each.output, each.errors)})
         self._tasks: dict[str, asyncio.Task[None]] = {}

@@ -70,7 +70,7 @@ K = TypeVar("K")
 """A dataclass of what JSON has, among it id, tenant and created_at."""
 
 
-class Records(Generic[K]):
+class RecordStore(Generic[K]):
     """Records of tenants: all in memory, and each in a file of JSON, whole or not at all.
 
     Making it, `save` and `remove` wait for the disk. Ids are made here, never by clients.
@@ -123,7 +123,7 @@ class StoredFile:
     """As its client has told it."""
 
 
-class Files(Records[StoredFile]):
+class Files(RecordStore[StoredFile]):
     """What clients have uploaded, or batches have written. The event loop uses it; the disk is used
     by threads."""
 
