@@ -16,7 +16,7 @@ import openai
 import pytest
 
 from relquery.serve.openai.fields import ChatMessage, prompt_of
-from relquery.serve.streaming import Reply
+from relquery.serve.streaming import ParsedAnswer
 from relquery.tools import CallForm, Function, ToolCall, ToolResult, ToolUse
 from tests.serve.conftest import Running, inside
 
@@ -303,8 +303,8 @@ def test_what_looks_like_a_call_is_text_where_none_may_be() -> None:
     llama = CallForm("", '{"name": "', '", "parameters": ', "}", None)
     text = '{"name": "now", "parameters": {}}'
     for choice, calls in (("none", 0), ("auto", 1)):
-        reply = Reply(ToolUse((Function("now"),), choice), llama, "call_")
+        reply = ParsedAnswer(ToolUse((Function("now"),), choice), llama, "call_")
         reply.take(text)
         assert len(reply.calls) == calls
         assert reply.text == ("" if calls else text)
-    assert len(Reply(None, llama, "call_").take(text)) == 1
+    assert len(ParsedAnswer(None, llama, "call_").take(text)) == 1

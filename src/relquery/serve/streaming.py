@@ -202,7 +202,7 @@ class ResponseForm(ABC):
 _SHORT = string.ascii_letters + string.digits
 
 
-class Reply:
+class ParsedAnswer:
     """One answer as its text and calls, in parts or as a whole. prefix: of the ids of calls."""
 
     def __init__(self, use: ToolUse | None, form: CallForm, prefix: str) -> None:

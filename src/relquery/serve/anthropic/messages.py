@@ -19,7 +19,7 @@ from relquery.serve.anthropic.requests import Counted, MessageBody, sampling_of
 from relquery.serve.batches.store import Files
 from relquery.serve.errors import HttpError, Json, anthropic_body, unanswered
 from relquery.serve.server import PromptGroup, RequestScope, Scope
-from relquery.serve.streaming import STREAMED, Reply, ResponseForm, event
+from relquery.serve.streaming import STREAMED, ParsedAnswer, ResponseForm, event
 from relquery.tools import Delta, ToolCall
 
 router = APIRouter(tags=["Anthropic"])
@@ -30,7 +30,7 @@ async def create_message(body: MessageBody, scope: Scope, request: Request) -> R
     """Answer messages."""
     model, (prompt, ttls) = scope.server.model(body.model), await _prompt(body, scope)
     group = PromptGroup([prompt], sampling_of(body))
-    reply = Reply(body.tool_use, model.facts.calls, "toolu_")
+    reply = ParsedAnswer(body.tool_use, model.facts.calls, "toolu_")
     form = _MessageForm(body, ttls, request.state.request_id, reply)
     return await scope.answer(body, model, [group], form)
 
@@ -53,7 +53,9 @@ class _MessageForm(ResponseForm):
     """One message in Anthropic's form. ttls: of the prompt's breakpoints. request: its
     id. reply: reads the answer."""
 
-    def __init__(self, body: MessageBody, ttls: Sequence[str], request: str, reply: Reply) -> None:
+    def __init__(
+        self, body: MessageBody, ttls: Sequence[str], request: str, reply: ParsedAnswer
+    ) -> None:
         self._body, self._ttls, self._request, self._reply = body, ttls, request, reply
         self._blocks = list[dict[str, Any]]()
         """Those that have begun; of a call the arguments stand in the reply until it has ended."""

@@ -25,7 +25,7 @@ from relquery.serve.openai.choices import (
     prompt_logprobs,
 )
 from relquery.serve.server import NamedModel, Scope
-from relquery.serve.streaming import STREAMED, Reply
+from relquery.serve.streaming import STREAMED, ParsedAnswer
 from relquery.tools import Delta, ToolUse
 
 router = APIRouter(tags=["OpenAI"])
@@ -99,7 +99,7 @@ class _ChatForm(CompletionForm):
         use: ToolUse | None,
     ) -> None:
         super().__init__(body, model, prompts, samplings)
-        self._replies = [Reply(use, model.facts.calls, "call_") for _ in range(body.choices)]
+        self._replies = [ParsedAnswer(use, model.facts.calls, "call_") for _ in range(body.choices)]
 
     def choice(self, at: int, answer: Answer) -> dict[str, Any]:
         reply = self._replies[at]

@@ -19,7 +19,7 @@ from relquery.serve.errors import HttpError
 from relquery.serve.openai import fields
 from relquery.serve.openai.choices import finish_of
 from relquery.serve.server import NamedModel, PromptGroup, Scope
-from relquery.serve.streaming import STREAMED, Reply, ResponseForm, event
+from relquery.serve.streaming import STREAMED, ParsedAnswer, ResponseForm, event
 from relquery.tools import Delta
 
 router = APIRouter(tags=["OpenAI"])
@@ -188,7 +188,7 @@ class _ResponseForm(ResponseForm):
     def __init__(self, body: ResponseBody, model: NamedModel) -> None:
         self._body, self._numbers = body, count()
         self._id, self._created = f"resp_{secrets.token_hex(24)}", int(time.time())
-        self._reply = Reply(body.tool_use, model.facts.calls, "call_")
+        self._reply = ParsedAnswer(body.tool_use, model.facts.calls, "call_")
         self._output: list[Json] = []
         """Items so far; the last one may be open."""
         self._place: Json = {}
