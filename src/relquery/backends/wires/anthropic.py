@@ -9,7 +9,7 @@ from relquery.backends.wires.errors import ProviderError, status_error
 from relquery.backends.wires.messages import Messages, WireMessage, has_marks, parts_of
 from relquery.backends.wires.reply import Reply, Usage, count
 from relquery.backends.wires.response_format import held_to, limit_of
-from relquery.backends.wires.wire import Json, Result, Wire
+from relquery.backends.wires.wire import BatchResult, Json, Wire
 from relquery.prompt import Sampling
 
 _SHORT_SECONDS = 300.0
@@ -69,22 +69,22 @@ class AnthropicMessages(Wire):
     def line(self, custom: str, body: Json) -> Json:
         return {"custom_id": custom, "params": body}
 
-    def result(self, line: Json) -> Result:
+    def result(self, line: Json) -> BatchResult:
         custom, result = line["custom_id"], line["result"]
         how = result["type"]
         if how == "succeeded":
             return self._replied(custom, result["message"])
         if how == "expired":
-            return Result(custom, None, ProviderError.expired())
+            return BatchResult(custom, None, ProviderError.expired())
         if how == "canceled":
             words = "The batch was canceled before the request was answered."
-            return Result(custom, None, ProviderError("odd", words))
+            return BatchResult(custom, None, ProviderError("odd", words))
         if how != "errored":
             words = f"The result is of an unknown type: {how!r}."
-            return Result(custom, None, ProviderError("odd", words))
+            return BatchResult(custom, None, ProviderError("odd", words))
         error = result["error"]
         kind = (error.get("error") or error).get("type")
-        return Result(custom, None, status_error(_STATUS.get(str(kind), 400), error))
+        return BatchResult(custom, None, status_error(_STATUS.get(str(kind), 400), error))
 
 
 def _content(message: WireMessage) -> str | list[Json]:

@@ -10,7 +10,7 @@ from relquery.backends.wires.errors import ProviderError, status_error
 from relquery.backends.wires.messages import Messages, in_form
 from relquery.backends.wires.reply import REASONING, Reply, Usage, text_of
 from relquery.backends.wires.response_format import held_to, limit_of
-from relquery.backends.wires.wire import Json, Result, Wire
+from relquery.backends.wires.wire import BatchResult, Json, Wire
 from relquery.prompt import Sampling
 
 _DROPPABLE = {"temperature", "top_p", "seed", "stop"}
@@ -25,16 +25,16 @@ class OpenAIWire(Wire):
         url = f"/v1{self.path}"
         return {"custom_id": custom, "method": "POST", "url": url, "body": body}
 
-    def result(self, line: Json) -> Result:
+    def result(self, line: Json) -> BatchResult:
         custom, response, error = line["custom_id"], line.get("response"), line.get("error")
         if response and response["status_code"] == 200:
             return self._replied(custom, response["body"])
         if response:
             status = int(response["status_code"])
-            return Result(custom, None, status_error(status, error or response.get("body")))
+            return BatchResult(custom, None, status_error(status, error or response.get("body")))
         if isinstance(error, dict) and error.get("code") == "batch_expired":
-            return Result(custom, None, ProviderError.expired())
-        return Result(custom, None, status_error(None, error))
+            return BatchResult(custom, None, ProviderError.expired())
+        return BatchResult(custom, None, status_error(None, error))
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,7 @@ class CacheSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class BatchResult:
     """A line of a batch's results: a reply, or why there is none."""
 
     custom: object
@@ -98,7 +98,7 @@ class Wire(ABC):
         """A request as a batch has it. custom: its id."""
 
     @abstractmethod
-    def result(self, line: Json) -> Result:
+    def result(self, line: Json) -> BatchResult:
         """A line of a batch's results. Raises one of GARBLED if it is none."""
 
     def read(self, text: str) -> Reply | None:
@@ -108,9 +108,9 @@ class Wire(ABC):
         except GARBLED:
             return None
 
-    def results(self, text: str) -> list[Result]:
+    def results(self, text: str) -> list[BatchResult]:
         """The results in a file, without lines that cannot be read."""
-        found = list[Result]()
+        found = list[BatchResult]()
         for line in text.split("\n"):  # JSON may have other line ends in its texts
             try:
                 found.append(self.result(json.loads(line)))
@@ -118,8 +118,8 @@ class Wire(ABC):
                 continue
         return found
 
-    def _replied(self, custom: object, body: Any) -> Result:
+    def _replied(self, custom: object, body: Any) -> BatchResult:
         try:
-            return Result(custom, self.parse(body))
+            return BatchResult(custom, self.parse(body))
         except GARBLED:
-            return Result(custom, None, ProviderError.garbled(self.what, json.dumps(body)))
+            return BatchResult(custom, None, ProviderError.garbled(self.what, json.dumps(body)))

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal
 from relquery.backends.provider.batches.jobs import BatchJob
 from relquery.backends.provider.client import ProviderClient
 from relquery.backends.wires.errors import ProviderError, short
-from relquery.backends.wires.wire import GARBLED, Json, Result, encoded
+from relquery.backends.wires.wire import GARBLED, BatchResult, Json, encoded
 
 Line = tuple[str, Json]
 """A request: its id, and its body."""
@@ -95,7 +95,7 @@ class BatchApi(ABC):
         """How far a batch is, as the provider says it."""
 
     @abstractmethod
-    async def results(self, remote: str) -> list[Result]:
+    async def results(self, remote: str) -> list[BatchResult]:
         """The results of a batch that has ended, in any order; unanswered requests may lack, and
         so may those that cannot be read.
         """
@@ -171,8 +171,8 @@ class OpenAIBatches(BatchApi):
             return Standing("ended", done, _ENDED[status], answered=answered)
         return Standing("running", done, expires=batch.get("expires_at"))
 
-    async def results(self, remote: str) -> list[Result]:
-        batch, results = await self._call("GET", f"/{remote}"), list[Result]()
+    async def results(self, remote: str) -> list[BatchResult]:
+        batch, results = await self._call("GET", f"/{remote}"), list[BatchResult]()
         for file in (batch.get("output_file_id"), batch.get("error_file_id")):
             if file is not None:
                 text = (await self.client.call("GET", f"/files/{file}/content")).text
@@ -221,7 +221,7 @@ class AnthropicBatches(BatchApi):
         why = "The batch has expired." if counts["expired"] else why
         return Standing("ended", _done(counts), why, answered=counts["succeeded"])
 
-    async def results(self, remote: str) -> list[Result]:
+    async def results(self, remote: str) -> list[BatchResult]:
         text = (await self.client.call("GET", f"{self.path}/{remote}/results")).text
         return self.client.wire.results(text)
 

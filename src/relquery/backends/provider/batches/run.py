@@ -22,7 +22,7 @@ from relquery.backends.provider.spending import Reservation
 from relquery.backends.wires.errors import ProviderError
 from relquery.backends.wires.messages import Messages, in_form, to_messages
 from relquery.backends.wires.reply import Reply, no_answer
-from relquery.backends.wires.wire import Result, encoded
+from relquery.backends.wires.wire import BatchResult, encoded
 from relquery.errors import BudgetError, ModelError, PendingError, RequestError
 from relquery.prompt import Answer, Prompt
 
@@ -309,7 +309,7 @@ class BatchRun:
         else:
             self.store.forget(job)
 
-    async def _loaded(self, remote: str, answered: int) -> tuple[list[Result], bool]:
+    async def _loaded(self, remote: str, answered: int) -> tuple[list[BatchResult], bool]:
         """The results of a batch that has ended, and whether all answers are among them.
 
         answered: how many the provider counts. Raises ProviderError.
@@ -374,5 +374,5 @@ def _may_be_taken(error: ProviderError) -> bool:
     return error.kind != "connecting" and (error.status is None or error.status >= 500)
 
 
-def _have(results: list[Result], answered: int) -> bool:
+def _have(results: list[BatchResult], answered: int) -> bool:
     return len({each.custom for each in results if each.reply is not None}) >= answered
