@@ -146,7 +146,7 @@ def ask_cascade(
     comparison: OrderAgreement | None = None,
 ) -> Proxied:
     """Answer a call for every row. The arguments are those of `ask`; see there."""
-    run = Run.of(question, context, comparison)
+    run = CascadeRun.of(question, context, comparison)
     rng, targets = np.random.default_rng(SEED), cascade.targets
     proxy, backend, own, seconds = None, None, None, 0.0
     if cascade.proxy == EMBEDDING:
@@ -184,7 +184,7 @@ def ask_cascade(
 
 
 @dataclass(slots=True)
-class Run:
+class CascadeRun:
     """The distinct inputs of a question, which are asked a part at a time."""
 
     question: Question
@@ -201,7 +201,7 @@ class Run:
     @classmethod
     def of(
         cls, question: Question, context: ExecutionContext, comparison: OrderAgreement | None
-    ) -> Run:
+    ) -> CascadeRun:
         """Nothing asked yet."""
         of_row = Inputs.of(question).of_row
         found, first, rows = np.unique(of_row, return_index=True, return_counts=True)
@@ -256,7 +256,7 @@ class Run:
         )
 
 
-def _ask_proxy(run: Run, context: ExecutionContext, cascade: CascadeConfig) -> Replies:
+def _ask_proxy(run: CascadeRun, context: ExecutionContext, cascade: CascadeConfig) -> Replies:
     """Ask the proxy about each input. Where it fails, there is no score."""
     name = proxy_stage(run.question.name)
     config = replace(context.config, on_error="null", guard=None)

@@ -27,7 +27,7 @@ from relquery.ir.nodes import Text
 from relquery.prompt import Answer, Finish, Sampling
 from relquery.sql.binder.call import Task, names_all
 from relquery.sql.executor.ask import Replies, ask
-from relquery.sql.executor.cascade import SEED, Proxied, Run, proxy_stage
+from relquery.sql.executor.cascade import SEED, CascadeRun, Proxied, proxy_stage
 from relquery.sql.executor.context import ExecutionContext
 from relquery.sql.executor.dispatch import answer_prompts
 from relquery.sql.executor.guard import OrderAgreement
@@ -109,7 +109,7 @@ def ask_by_labels(
     comparison: OrderAgreement | None = None,
 ) -> Proxied:
     """Answer a call about two fields for every row. The arguments are those of `ask`; see there."""
-    run = Run.of(question, context, comparison)
+    run = CascadeRun.of(question, context, comparison)
     config = replace(context.config, on_error="null", guard=None)
     own = replace(context, config=config).of_stage(proxy_stage(question.name, LABELS), None)
     start = context.clock()
@@ -143,7 +143,7 @@ class _Claim:
     replies: Replies | None = None
 
 
-def _claim_of(run: Run, context: ExecutionContext) -> _Claim:
+def _claim_of(run: CascadeRun, context: ExecutionContext) -> _Claim:
     """Ask for a proposal and for the label of each text."""
     said = np.full(run.calls, _UNKNOWN)
     if run.calls < _LEAST:
@@ -171,7 +171,9 @@ def _claim_of(run: Run, context: ExecutionContext) -> _Claim:
     return _Claim(said, "", proposal.rule, replies)
 
 
-def _labels(run: Run, proposal: Proposal, context: ExecutionContext) -> tuple[Int64s, Replies]:
+def _labels(
+    run: CascadeRun, proposal: Proposal, context: ExecutionContext
+) -> tuple[Int64s, Replies]:
     """((calls, 2) the label of each text of each pair, or -1; the answers for all texts)."""
     columns = [column.combine_chunks() for column in run.columns()]
     texts = pa.table({_TEXT: pa.chunked_array(columns).unique().drop_null()})
@@ -191,7 +193,7 @@ def _labels(run: Run, proposal: Proposal, context: ExecutionContext) -> tuple[In
     return np.stack([of_text[place.to_numpy()] for place in places], axis=1), replies
 
 
-def _check(run: Run, said: Int64s, targets: Targets) -> tuple[Verdict, dict[int, Answer]]:
+def _check(run: CascadeRun, said: Int64s, targets: Targets) -> tuple[Verdict, dict[int, Answer]]:
     """Ask pairs drawn by lot, and compare what the labels say of them."""
     weights = np.where(said == _UNKNOWN, 0, run.weights)
     steps = check_claim(
@@ -210,7 +212,7 @@ def _check(run: Run, said: Int64s, targets: Targets) -> tuple[Verdict, dict[int,
     return drive(steps, run.ask, agree)
 
 
-def _outcome(run: Run, claim: _Claim, verdict: Verdict, targets: Targets) -> str:
+def _outcome(run: CascadeRun, claim: _Claim, verdict: Verdict, targets: Targets) -> str:
     """What was found, in words."""
     drawn = f"{verdict.wrong:,} of {verdict.drawn:,} drawn pairs are answered otherwise"
     if not verdict.holds:
