@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from relquery.backends.local.asking import Piece
 from relquery.prompt import Answer, Finish, Prompt, Sampling, TokenLogprob
 from relquery.serve.errors import unanswered
-from relquery.serve.openai.fields import Sampled
+from relquery.serve.openai.fields import SamplingFields
 from relquery.serve.server import NamedModel, PromptGroup
 from relquery.serve.streaming import ResponseForm, event
 
@@ -45,7 +45,7 @@ class CompletionForm(ResponseForm):
 
     def __init__(
         self,
-        body: Sampled,
+        body: SamplingFields,
         model: NamedModel,
         prompts: Sequence[Prompt],
         samplings: Sequence[Sampling],

@@ -45,7 +45,7 @@ class ChatToolChoice(Inner):
     function: fields.NamedFunction
 
 
-class ChatBody(fields.Sampled, fields.CallsTools):
+class ChatBody(fields.SamplingFields, fields.CallsTools):
     """A request for a chat completion."""
 
     model_config = example(
@@ -164,7 +164,7 @@ Count = Annotated[int, Field(ge=0, le=MOST_LOGPROBS), WHOLE]
 Texts = Annotated[list[str], Field(min_length=1)]
 
 
-class CompletionBody(fields.Sampled):
+class CompletionBody(fields.SamplingFields):
     """A request for completions. prompt: text or token ids, or a list of either. echo: whether
     choices begin with it, and `logprobs` with its tokens'. prompt_logprobs: vLLM's field."""
 

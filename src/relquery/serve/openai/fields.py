@@ -89,7 +89,7 @@ class StreamOptions(Padding):
     include_usage: bool | None = None
 
 
-class Sampled(bodies.Body):
+class SamplingFields(bodies.Body):
     """Fields that chat and plain completions share. From `top_k` on, they are vLLM's own."""
 
     model: str
@@ -122,7 +122,7 @@ _ADJUSTED = [one.name for one in fields(Adjustments)]
 
 
 def samplings(
-    body: Sampled,
+    body: SamplingFields,
     max_tokens: int,
     form: AnswerForm | None = None,
     logprobs: int | None = None,

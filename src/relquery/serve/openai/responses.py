@@ -175,7 +175,7 @@ async def respond(body: ResponseBody, scope: Scope) -> Response:
     if body.instructions:
         items = [InputMessage(role="system", content=body.instructions), *items]
     chat = _messages(items)
-    shared = fields.Sampled(model=body.model, temperature=body.temperature, top_p=body.top_p)
+    shared = fields.SamplingFields(model=body.model, temperature=body.temperature, top_p=body.top_p)
     limit, form = body.max_output_tokens or model.facts.context, body.text and body.text.format
     (sampling,) = fields.samplings(shared, limit, fields.format_of(form), tools=body.tool_use)
     group = PromptGroup([fields.prompt_of(chat, body.functions)], sampling)
