@@ -18,7 +18,7 @@ from relquery.backends.provider.config import ProviderConfig
 from relquery.backends.provider.dispatch import RequestDispatcher, SharedState
 from relquery.backends.provider.failure_policy import ENOUGH, FailurePolicy
 from relquery.backends.provider.limiter import Limiter
-from relquery.backends.provider.server import Server
+from relquery.backends.provider.server import ProviderServer
 from relquery.backends.provider.spending import Amount
 from relquery.backends.wires.errors import ProviderError
 from relquery.backends.wires.messages import Messages
@@ -172,7 +172,7 @@ def ask(
         patience = max(ENOUGH, given.max_concurrency)
         policy = FailurePolicy(client.url, given.max_retries, patience, deliver, chance=Random(7))
         codec = RequestCodec(
-            client, Server("m", given), sampling or Sampling(), lambda warning: None
+            client, ProviderServer("m", given), sampling or Sampling(), lambda warning: None
         )
         try:
             await RequestDispatcher(prompts, codec, policy, shared, given, heard).run()

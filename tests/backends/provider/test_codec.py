@@ -22,7 +22,7 @@ from relquery.backends.provider.client import RawReply
 from relquery.backends.provider.codec import RequestCodec
 from relquery.backends.provider.config import ProviderConfig
 from relquery.backends.provider.providers import ANTHROPIC, OPENAI, PROVIDERS
-from relquery.backends.provider.server import Server, facts_of
+from relquery.backends.provider.server import ProviderServer, facts_of
 from relquery.backends.schemas import closed
 from relquery.backends.wires.errors import ProviderError, status_error
 from relquery.backends.wires.messages import to_messages
@@ -42,7 +42,7 @@ def codec_of(
     """Of requests to a server of which nothing is known but what it refuses."""
     kind: Any = None if api == "messages" else api
     config = ProviderConfig("http://127.0.0.1:1/v1", "k", api=kind)
-    server = Server("m", config, OPENAI if kind else ANTHROPIC)
+    server = ProviderServer("m", config, OPENAI if kind else ANTHROPIC)
     server.dropped.update(dropped)
     client: Any = SimpleNamespace(wire=server.wire(), url=config.base_url)
     return RequestCodec(client, server, sampling or Sampling(max_tokens=20), lambda warning: None)
@@ -352,9 +352,9 @@ def test_what_is_known_has_a_day_and_a_source_and_of_others_nothing_is_taken_for
         assert each["as_of"]
         assert each["source"].startswith("https://")
     assert facts_of("openai", "some-model") is None
-    other = Server("gpt-5-mini", ProviderConfig("http://localhost:8000/v1", "k"))
+    other = ProviderServer("gpt-5-mini", ProviderConfig("http://localhost:8000/v1", "k"))
     assert other.dropped == set(), "another server may have another model of this name"
-    pro = Server("gpt-5-pro", ProviderConfig(api_key="k"))
+    pro = ProviderServer("gpt-5-pro", ProviderConfig(api_key="k"))
     assert pro.api == "responses", "it is known to take nothing else"
 
 
@@ -390,7 +390,7 @@ def test_keys_that_a_server_repeats_are_not_shown() -> None:
     error = status_error(400, {"error": {"message": said}})
     assert error.words == "The server answered 400: Bad api_key=*** in this prompt, or ***"
     key = "correct horse".replace(" ", "-")
-    Server("m", ProviderConfig(api_key=key))
+    ProviderServer("m", ProviderConfig(api_key=key))
     refused = status_error(400, {"error": {"message": f"{key!r} may not do that."}})
     assert "may not do that" in refused.words
     assert key not in refused.words

@@ -21,7 +21,7 @@ from relquery.backends.provider.client import ProviderClient
 from relquery.backends.provider.config import ProviderConfig
 from relquery.backends.provider.errors import reason_to_stop
 from relquery.backends.provider.failure_policy import backoff
-from relquery.backends.provider.server import Server
+from relquery.backends.provider.server import ProviderServer
 from relquery.backends.wires.errors import ProviderError, short
 from relquery.errors import ConfigError, ModelError, RelqueryError, RequestError, type_of
 from relquery.retrieval.embedder import Embedder, Part, as_vectors
@@ -59,7 +59,7 @@ class Endpoint(Embedder):
     ) -> None:
         if dimensions is not None and (type(dimensions) is not int or dimensions < 1):
             raise ConfigError(f"dimensions is {dimensions!r}; it must be a whole number above 0.")
-        self.server = Server(model, config or ProviderConfig())
+        self.server = ProviderServer(model, config or ProviderConfig())
         self.refused_sizes: list[tuple[int, int]] = []
         """(texts, characters) of requests that the server took in halves."""
         self._dimensions = dimensions

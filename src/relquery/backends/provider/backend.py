@@ -21,7 +21,7 @@ from relquery.backends.provider.dispatch import RequestDispatcher, SharedState
 from relquery.backends.provider.failure_policy import ENOUGH, FailFastError, FailurePolicy
 from relquery.backends.provider.limiter import Limiter
 from relquery.backends.provider.providers import OPENAI, Provider
-from relquery.backends.provider.server import Server
+from relquery.backends.provider.server import ProviderServer
 from relquery.errors import ConfigError, ModelError, UnusableAnswersError, warn
 from relquery.prices.table import known_price
 from relquery.prompt import Answer, Prompt, Sampling
@@ -40,7 +40,7 @@ class ProviderBackend(Backend):
         self, model: str, config: ProviderConfig | None = None, provider: Provider = OPENAI
     ) -> None:
         config = config or ProviderConfig()
-        self._server = Server(model, config, provider)
+        self._server = ProviderServer(model, config, provider)
         usd = self._usd()
         budget = config.budget if not isinstance(config.budget, str) else None
         self._shared = SharedState(

@@ -18,7 +18,7 @@ from relquery.backends.provider.errors import (
     refused,
     unusable,
 )
-from relquery.backends.provider.server import Server
+from relquery.backends.provider.server import ProviderServer
 from relquery.backends.wires.errors import ProviderError
 from relquery.backends.wires.messages import Messages
 from relquery.backends.wires.reply import Reply, no_answer, to_answer
@@ -61,7 +61,7 @@ class RequestCodec:
     """
 
     client: ProviderClient
-    server: Server
+    server: ProviderServer
     sampling: Sampling
     warn: Callable[[Warning], None]
     reached: bool = False

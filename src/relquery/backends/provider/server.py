@@ -57,7 +57,7 @@ def _known() -> Sequence[ModelFacts]:
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class ProviderServer:
     """A model on a server. Raises ModelError for a key that is none, and ConfigError."""
 
     model: str

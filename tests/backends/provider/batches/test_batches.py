@@ -30,7 +30,7 @@ from relquery.backends.provider.batches.jobs import Store
 from relquery.backends.provider.client import ProviderClient
 from relquery.backends.provider.config import ProviderConfig
 from relquery.backends.provider.providers import ANTHROPIC, GEMINI, OPENAI, Provider
-from relquery.backends.provider.server import Server
+from relquery.backends.provider.server import ProviderServer
 from relquery.backends.provider.spending import Amount, Spending
 from relquery.errors import BudgetError, ConfigError, ModelError, PendingError
 from relquery.prompt import Answer, Sampling, Span
@@ -282,7 +282,7 @@ def test_equal_prompts_are_drawn_one_by_one_and_anew(provider: Provider, tmp_pat
 
 
 def test_a_batch_stays_within_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def small(server: Server, client: ProviderClient) -> OpenAIBatches:
+    def small(server: ProviderServer, client: ProviderClient) -> OpenAIBatches:
         del server
         return OpenAIBatches(client, 4, 2_000)
 

@@ -21,7 +21,7 @@ from relquery.backends.provider.client import ProviderClient
 from relquery.backends.provider.codec import RequestCodec
 from relquery.backends.provider.config import ProviderConfig
 from relquery.backends.provider.providers import ANTHROPIC, GEMINI, PROVIDERS, Provider
-from relquery.backends.provider.server import Server
+from relquery.backends.provider.server import ProviderServer
 from relquery.backends.wires.errors import ProviderError
 from relquery.errors import ConfigError, ModelError
 from relquery.prices.table import known_price
@@ -79,7 +79,7 @@ class BatchBackend(ProviderBackend):
         ).run(prompts)
 
 
-def batch_api(server: Server, client: ProviderClient) -> BatchApi:
+def batch_api(server: ProviderServer, client: ProviderClient) -> BatchApi:
     """The batch API of a server. client: its own."""
     kind = AnthropicBatches if server.provider is ANTHROPIC else OpenAIBatches
     return kind(client)
@@ -133,7 +133,7 @@ async def _shown(job: BatchJob, base_url: str | None, *, cancel: bool) -> Shown:
     if at and base_url is None:
         return shown("not asked", not_asked=at)
     config = ProviderConfig(base_url=base_url if at else None)
-    server = Server(model, config, PROVIDERS[provider])
+    server = ProviderServer(model, config, PROVIDERS[provider])
     async with aclosing(server.client()) as client:
         api = batch_api(server, client)
         try:
