@@ -21,7 +21,7 @@ from relquery.errors import ModelError
 from relquery.model.footprint import Footprint
 from relquery.model.formats.adapter import Lora
 from relquery.model.formats.coded import CodedWeights
-from relquery.model.formats.config import COPIED, Settings, read_object, read_settings
+from relquery.model.formats.config import COPIED, ConfigReader, read_object, read_settings
 from relquery.model.formats.gguf import read_gguf
 from relquery.model.formats.gguf_network import read_network
 from relquery.model.formats.quantization import read_coding
@@ -204,7 +204,7 @@ def open_random(
 ) -> NativeModel:
     """A network with random weights; see RandomSpec. Raises ModelError."""
     read, vocabulary = RandomSpec.parse(spec), len(tokenizer)
-    settings = Settings(spec, read.config(vocabulary))
+    settings = ConfigReader(spec, read.config(vocabulary))
     weights, end = RandomWeights(read, vocabulary), tokenizer.id_of("eos_token")
     ends = frozenset(() if end is None else (end,))
     decoder = read_decoder(settings)
@@ -215,7 +215,7 @@ def open_random(
 
 def _open(
     name: str,
-    settings: Settings,
+    settings: ConfigReader,
     decoder: Decoder,
     weights: Weights,
     dtype: str,
@@ -294,7 +294,7 @@ def _check_finite(model: NativeModel) -> None:
 
 
 def _end_tokens(
-    folder: Path, settings: Settings, tokenizer: Tokenizer, vocabulary: int
+    folder: Path, settings: ConfigReader, tokenizer: Tokenizer, vocabulary: int
 ) -> frozenset[int]:
     """Tokens that end an answer. One that the network has no embedding for is never drawn."""
     told = read_object(folder / "generation_config.json")

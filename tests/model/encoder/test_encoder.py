@@ -19,7 +19,7 @@ from transformers import AutoModel, AutoTokenizer, BartConfig, BertConfig, BertM
 from relquery.backends.embedding.load import LocalEmbedder
 from relquery.errors import ConfigError, ModelError, RequestError
 from relquery.model.encoder import Encoder
-from relquery.model.formats.config import Settings
+from relquery.model.formats.config import ConfigReader
 from relquery.model.native_encoder import NativeEncoder
 from relquery.model.networks.encoder import _ENCODERS, read_encoder
 from tests.model.oracle.architectures import varied
@@ -160,7 +160,7 @@ def test_former_configurations_of_modernbert_are_understood() -> None:
     written = json.loads(config(**FORMER).to_json_string())
     assert "rope_parameters" in written
     assert "local_rope_theta" not in written
-    assert read_encoder(Settings("", FORMER)) == read_encoder(Settings("", written))
+    assert read_encoder(ConfigReader("", FORMER)) == read_encoder(ConfigReader("", written))
 
 
 def test_every_family_has_a_network_here() -> None:

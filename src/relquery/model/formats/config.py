@@ -63,7 +63,7 @@ TOKENS = frozenset(
 """Keys that belong to the tokenizer and the end of answers."""
 
 
-class Settings(Mapping[str, object]):
+class ConfigReader(Mapping[str, object]):
     """A configuration. Each key has to be read; `end` refuses a configuration with unread keys.
 
     name: of the model, for messages. file: what they are from.
@@ -103,14 +103,14 @@ class Settings(Mapping[str, object]):
         """A word."""
         return self._of(key, default, lambda each: type(each) is str, "a text")
 
-    def within(self, key: str) -> Settings | None:
+    def within(self, key: str) -> ConfigReader | None:
         """Settings inside of these; None if there are none."""
         found = self.get(key)
         if found is None:
             return None
         if not isinstance(found, Mapping):
             raise self.refused(f"{key} is {found!r}; it must be an object")
-        return Settings(self.name, found, self.file)
+        return ConfigReader(self.name, found, self.file)
 
     def expect(self, key: str, *usual: object) -> None:
         """Refuse a key that is there with another value than those that are computed."""
@@ -147,12 +147,12 @@ class Settings(Mapping[str, object]):
         return found  # type: ignore[return-value]
 
 
-def read_settings(folder: Path, name: str) -> Settings:
+def read_settings(folder: Path, name: str) -> ConfigReader:
     """The configuration of a folder. Raises ModelError."""
     file = folder / "config.json"
     if not file.exists():
         raise ModelError(f"Model '{name}' has no config.json in {folder}.")
-    return Settings(name, read_object(file))
+    return ConfigReader(name, read_object(file))
 
 
 def read_object(file: Path) -> dict[str, Any]:

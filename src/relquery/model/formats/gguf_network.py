@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from relquery.errors import UnsupportedNetworkError
-from relquery.model.formats.config import Settings
+from relquery.model.formats.config import ConfigReader
 from relquery.model.formats.gguf import GgufFile
 from relquery.model.formats.safetensors import Weight, Weights, narrow
 
@@ -55,7 +55,7 @@ _HALF_OF = {"gemma2": 46, "gemma3": 62}
 """Layers of the networks of 27 billion, whose scores are scaled by the width over all heads."""
 
 
-def read_network(file: GgufFile, name: str) -> tuple[Settings, Weights]:
+def read_network(file: GgufFile, name: str) -> tuple[ConfigReader, Weights]:
     """The configuration and the weights of a file. Raises ModelError, and UnsupportedNetworkError
     for what is not computed here."""
     kind = file.metadata.get("general.architecture")
@@ -69,7 +69,7 @@ def read_network(file: GgufFile, name: str) -> tuple[Settings, Weights]:
         for key, value in file.metadata.items()
         if key.startswith(f"{kind}.")
     }
-    settings = Settings(name, told, "GGUF file")
+    settings = ConfigReader(name, told, "GGUF file")
     weights = dict(file.weights)
     factors = {
         said: weights.pop(each).floats().tolist()
@@ -79,11 +79,13 @@ def read_network(file: GgufFile, name: str) -> tuple[Settings, Weights]:
     found = _common(settings, weights, factors) | _KINDS[kind](settings)
     settings.end(_INCIDENTAL)
     heads = found["num_attention_heads"], found["num_key_value_heads"]
-    return Settings(name, found, "GGUF file"), Weights(_renamed(weights, kind, heads), file.mapped)
+    return ConfigReader(name, found, "GGUF file"), Weights(
+        _renamed(weights, kind, heads), file.mapped
+    )
 
 
 def _common(
-    told: Settings, weights: Mapping[str, Weight], factors: Mapping[str, list[float]]
+    told: ConfigReader, weights: Mapping[str, Weight], factors: Mapping[str, list[float]]
 ) -> dict[str, Any]:
     """What all kinds say."""
     embedding = weights.get("token_embd.weight")
@@ -117,7 +119,7 @@ def _common(
     return found | ({"rope_scaling": rope} if rope else {})
 
 
-def _rope(told: Settings, factors: Mapping[str, list[float]], context: int) -> dict[str, Any]:
+def _rope(told: ConfigReader, factors: Mapping[str, list[float]], context: int) -> dict[str, Any]:
     """How the frequencies of rotary embeddings are changed; nothing if they are not."""
     factor = told.number("rope.scaling.factor", told.number("rope.scale_linear", 1.0))
     kind = told.text("rope.scaling.type", "none" if factor == 1.0 else "linear")
@@ -149,12 +151,12 @@ def _rope(told: Settings, factors: Mapping[str, list[float]], context: int) -> d
     raise told.refused(f"rope.scaling.type is '{kind}'")
 
 
-def _llama(told: Settings) -> dict[str, Any]:
+def _llama(told: ConfigReader) -> dict[str, Any]:
     del told
     return {"model_type": "llama"}
 
 
-def _granite(told: Settings) -> dict[str, Any]:
+def _granite(told: ConfigReader) -> dict[str, Any]:
     return {
         "model_type": "granite",
         "attention_multiplier": told.number("attention.scale", 1.0),
@@ -164,16 +166,16 @@ def _granite(told: Settings) -> dict[str, Any]:
     }
 
 
-def _phi3(told: Settings) -> dict[str, Any]:
+def _phi3(told: ConfigReader) -> dict[str, Any]:
     window = told.integer("attention.sliding_window", 0, least=0)
     return {"model_type": "phi3", "sliding_window": window}
 
 
-def _qwen(kind: str) -> Callable[[Settings], dict[str, Any]]:
+def _qwen(kind: str) -> Callable[[ConfigReader], dict[str, Any]]:
     return lambda told: {"model_type": kind}
 
 
-def _qwen3_moe(told: Settings) -> dict[str, Any]:
+def _qwen3_moe(told: ConfigReader) -> dict[str, Any]:
     return {
         "model_type": "qwen3_moe",
         "num_experts": told.integer("expert_count"),
@@ -183,19 +185,19 @@ def _qwen3_moe(told: Settings) -> dict[str, Any]:
     }
 
 
-def _smollm3(told: Settings) -> dict[str, Any]:
+def _smollm3(told: ConfigReader) -> dict[str, Any]:
     del told
     return {"model_type": "smollm3", "no_rope_layer_interval": 4}
 
 
-def _gemma2(told: Settings) -> dict[str, Any]:
+def _gemma2(told: ConfigReader) -> dict[str, Any]:
     return _gemma(told, "gemma2") | {
         "model_type": "gemma2",
         "attn_logit_softcapping": told.number("attn_logit_softcapping", 50.0),
     }
 
 
-def _gemma3(told: Settings) -> dict[str, Any]:
+def _gemma3(told: ConfigReader) -> dict[str, Any]:
     told.expect("attn_logit_softcapping", 0.0)
     return _gemma(told, "gemma3") | {
         "model_type": "gemma3_text",
@@ -204,7 +206,7 @@ def _gemma3(told: Settings) -> dict[str, Any]:
     }
 
 
-def _gemma(told: Settings, kind: str) -> dict[str, Any]:
+def _gemma(told: ConfigReader, kind: str) -> dict[str, Any]:
     heads, hidden = told.integer("attention.head_count"), told.integer("embedding_length")
     scalar = told.integer("attention.key_length", max(1, hidden // heads))
     if told.integer("block_count") == _HALF_OF[kind]:
@@ -218,7 +220,7 @@ def _gemma(told: Settings, kind: str) -> dict[str, Any]:
     }
 
 
-_KINDS: dict[str, Callable[[Settings], dict[str, Any]]] = {
+_KINDS: dict[str, Callable[[ConfigReader], dict[str, Any]]] = {
     "gemma2": _gemma2,
     "gemma3": _gemma3,
     "granite": _granite,

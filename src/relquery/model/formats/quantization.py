@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-from relquery.model.formats.config import Settings
+from relquery.model.formats.config import ConfigReader
 
 
 class CodeLayout(Enum):
@@ -42,7 +42,7 @@ class Coding:
     """Whether zero points are kept less 1."""
 
 
-def read_coding(settings: Settings) -> Coding | None:
+def read_coding(settings: ConfigReader) -> Coding | None:
     """The coding of a folder, None where its numbers are kept as they are. Raises
     UnsupportedNetworkError for one that is not read here."""
     told = settings.within("quantization_config")
@@ -57,20 +57,20 @@ def read_coding(settings: Settings) -> Coding | None:
     return coding
 
 
-def _awq(told: Settings) -> Coding:
+def _awq(told: ConfigReader) -> Coding:
     told.expect("bits", 4)
     told.expect("desc_act", False)
     _form(told, "version", "gemm")
     return Coding(CodeLayout.AWQ, 4, _group(told), has_zeros=True)
 
 
-def _gptq(told: Settings) -> Coding:
+def _gptq(told: ConfigReader) -> Coding:
     is_less = _form(told, "checkpoint_format", "gptq", "gptq_v2") == "gptq"
     has_order = told.flag("desc_act", False)
     return Coding(CodeLayout.GPTQ, _bits(told, "bits"), _group(told), True, has_order, is_less)
 
 
-def _form(told: Settings, key: str, *known: str) -> str:
+def _form(told: ConfigReader, key: str, *known: str) -> str:
     """How codes and zero points of AWQ and GPTQ are laid out."""
     told.expect("adapter", None)
     told.expect("dynamic", None, {})
@@ -84,7 +84,7 @@ def _form(told: Settings, key: str, *known: str) -> str:
     return forms.pop()
 
 
-def _compressed_tensors(told: Settings) -> Coding:
+def _compressed_tensors(told: ConfigReader) -> Coding:
     form = told.text("format")
     if form not in (CodeLayout.PACKED.value, CodeLayout.PLAIN.value):
         raise told.refused(
@@ -103,10 +103,10 @@ def _compressed_tensors(told: Settings) -> Coding:
     return found.pop()
 
 
-def _scheme(told: Settings, group: object, layout: CodeLayout) -> Coding:
+def _scheme(told: ConfigReader, group: object, layout: CodeLayout) -> Coding:
     """What one of config_groups says of weights. What activations would be rounded to is not
     computed."""
-    outer = Settings(told.name, {"config_groups": group}, told.file).within("config_groups")
+    outer = ConfigReader(told.name, {"config_groups": group}, told.file).within("config_groups")
     weights = outer.within("weights") if outer else None
     if outer is None or weights is None:
         raise told.refused("one of its config_groups says nothing of weights")
@@ -127,19 +127,19 @@ def _scheme(told: Settings, group: object, layout: CodeLayout) -> Coding:
     return coding
 
 
-def _bits(told: Settings, key: str) -> int:
+def _bits(told: ConfigReader, key: str) -> int:
     bits = told.integer(key)
     if bits not in (4, 8):
         raise told.refused(f"{key} is {bits}, and the engine reads 4 and 8")
     return bits
 
 
-def _group(told: Settings) -> int:
+def _group(told: ConfigReader) -> int:
     size = told.integer("group_size", least=-1)
     return max(size, 0)
 
 
-_METHODS: dict[str, Callable[[Settings], Coding]] = {
+_METHODS: dict[str, Callable[[ConfigReader], Coding]] = {
     "awq": _awq,
     "compressed-tensors": _compressed_tensors,
     "gptq": _gptq,

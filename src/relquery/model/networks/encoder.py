@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from relquery._native import Network, Rows
-from relquery.model.formats.config import Settings
+from relquery.model.formats.config import ConfigReader
 from relquery.model.formats.safetensors import Weights, narrow
 from relquery.model.networks.builder import NetworkBuilder
 from relquery.model.networks.decoder import Attention
@@ -166,7 +166,7 @@ class EncoderBuilder(NetworkBuilder):
         )
 
 
-def bert(settings: Settings) -> EncoderShape:
+def bert(settings: ConfigReader) -> EncoderShape:
     """A BERT that reads one text, as the first of two."""
     settings.expect("position_embedding_type", "absolute")
     settings.expect("is_decoder", False)
@@ -207,7 +207,7 @@ def bert(settings: Settings) -> EncoderShape:
     )
 
 
-def modernbert(settings: Settings) -> EncoderShape:
+def modernbert(settings: ConfigReader) -> EncoderShape:
     """A ModernBERT: layers see all of a text or what is near, with frequencies of their own."""
     for key in ("layer_norm_eps", "position_embedding_type"):
         settings.get(key)  # which nothing reads
@@ -258,7 +258,7 @@ def modernbert(settings: Settings) -> EncoderShape:
     )
 
 
-_ENCODERS: dict[str, Callable[[Settings], EncoderShape]] = {
+_ENCODERS: dict[str, Callable[[ConfigReader], EncoderShape]] = {
     "bert": bert,
     "modernbert": modernbert,
 }
@@ -297,7 +297,7 @@ _OF_TRAINING = frozenset(
 """Keys that say how an encoder was trained, or what a head on it is like."""
 
 
-def read_encoder(settings: Settings) -> EncoderShape:
+def read_encoder(settings: ConfigReader) -> EncoderShape:
     """The encoder that a configuration describes. Raises ModelError."""
     settings.expect("quantization_config", None)
     shape = family_of(settings, _ENCODERS)(settings)

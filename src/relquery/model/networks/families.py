@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from relquery.model.formats.config import Settings
+from relquery.model.formats.config import ConfigReader
 from relquery.model.networks.builder import ACTIVATIONS
 from relquery.model.networks.decoder import Attention, Decoder, Experts
 from relquery.model.networks.rotation import Rotation, read_rotation
@@ -20,7 +20,7 @@ FULL, SLIDING = "full_attention", "sliding_attention"
 
 
 def decoder_of(
-    settings: Settings, layers: Sequence[Attention], width: int, **other: Any
+    settings: ConfigReader, layers: Sequence[Attention], width: int, **other: Any
 ) -> Decoder:
     """A decoder of layers whose heads have a width. other: fields that the family says itself."""
     settings.expect("rope_interleaved", False)
@@ -43,7 +43,7 @@ def decoder_of(
     )
 
 
-def activation_of(settings: Settings, key: str, usual: str) -> int:
+def activation_of(settings: ConfigReader, key: str, usual: str) -> int:
     """The activation of perceptrons."""
     found = settings.text(key, usual)
     if found not in ACTIVATIONS:
@@ -51,29 +51,29 @@ def activation_of(settings: Settings, key: str, usual: str) -> int:
     return ACTIVATIONS[found]
 
 
-def head_count(settings: Settings) -> int:
+def head_count(settings: ConfigReader) -> int:
     """Heads of queries."""
     return settings.integer("num_attention_heads")
 
 
-def layer_count(settings: Settings) -> int:
+def layer_count(settings: ConfigReader) -> int:
     """Layers."""
     return settings.integer("num_hidden_layers")
 
 
-def head_width(settings: Settings) -> int:
+def head_width(settings: ConfigReader) -> int:
     """The width of a head."""
     usual = settings.integer("hidden_size") // head_count(settings)
     return settings.integer("head_dim", usual)
 
 
-def read_biases(settings: Settings) -> None:
+def read_biases(settings: ConfigReader) -> None:
     """Understand what says that matrices have biases, which are read where they are."""
     for key in ("attention_bias", "mlp_bias"):
         settings.flag(key, False)
 
 
-def windows_of(settings: Settings, window: int, usual: Sequence[str]) -> list[int]:
+def windows_of(settings: ConfigReader, window: int, usual: Sequence[str]) -> list[int]:
     """The window of each layer, 0 for none. usual: kinds of layers where none are listed."""
     listed = settings.get("layer_types") or usual
     if not isinstance(listed, Sequence) or len(listed) != layer_count(settings):
@@ -84,13 +84,13 @@ def windows_of(settings: Settings, window: int, usual: Sequence[str]) -> list[in
     return [window if each == SLIDING else 0 for each in listed]
 
 
-def check_no_windows(settings: Settings) -> None:
+def check_no_windows(settings: ConfigReader) -> None:
     """Refuse layers with a window in a family that has none."""
     if any(windows_of(settings, 1, [FULL] * layer_count(settings))):
         raise settings.refused("layer_types lists layers with a window, which its kind has not")
 
 
-def llama(settings: Settings) -> Decoder:
+def llama(settings: ConfigReader) -> Decoder:
     """A Llama."""
     width = head_width(settings)
     read_biases(settings)
@@ -99,7 +99,7 @@ def llama(settings: Settings) -> Decoder:
     return decoder_of(settings, layers, width)
 
 
-def smollm3(settings: Settings) -> Decoder:
+def smollm3(settings: ConfigReader) -> Decoder:
     """A SmolLM 3."""
     width, count = head_width(settings), layer_count(settings)
     rotation = read_rotation(settings, width, theta=2e6)
@@ -121,7 +121,7 @@ def smollm3(settings: Settings) -> Decoder:
     return decoder_of(settings, layers, width, is_tied=is_tied)
 
 
-def mistral(settings: Settings) -> Decoder:
+def mistral(settings: ConfigReader) -> Decoder:
     """A Mistral."""
     width = head_width(settings)
     rotation = read_rotation(settings, width)
@@ -130,7 +130,7 @@ def mistral(settings: Settings) -> Decoder:
     return decoder_of(settings, [Attention(rotation, each) for each in windows], width)
 
 
-def phi3(settings: Settings) -> Decoder:
+def phi3(settings: ConfigReader) -> Decoder:
     """A Phi-3."""
     width = head_width(settings)
     rotation = read_rotation(settings, width, may_be_partial=True)
@@ -145,7 +145,7 @@ def phi3(settings: Settings) -> Decoder:
     return decoder_of(settings, layers, width, **joined)
 
 
-def granite(settings: Settings) -> Decoder:
+def granite(settings: ConfigReader) -> Decoder:
     """A Granite."""
     width = head_width(settings)
     read_biases(settings)
@@ -164,7 +164,7 @@ def granite(settings: Settings) -> Decoder:
     )
 
 
-def qwen(settings: Settings) -> Decoder:
+def qwen(settings: ConfigReader) -> Decoder:
     """A Qwen 2 or 3."""
     width, count = head_width(settings), layer_count(settings)
     rotation = read_rotation(settings, width)
@@ -180,7 +180,7 @@ def qwen(settings: Settings) -> Decoder:
     return decoder_of(settings, layers, width, has_head_norms=has_norms)
 
 
-def qwen3_moe(settings: Settings) -> Decoder:
+def qwen3_moe(settings: ConfigReader) -> Decoder:
     """A Qwen 3 with experts. All layers have a window, or none has."""
     width, count = head_width(settings), layer_count(settings)
     rotation = read_rotation(settings, width)
@@ -196,7 +196,7 @@ def qwen3_moe(settings: Settings) -> Decoder:
     )
 
 
-def _experts(settings: Settings, count: int) -> Experts:
+def _experts(settings: ConfigReader, count: int) -> Experts:
     every, listed = settings.integer("decoder_sparse_step", 1), settings.get("mlp_only_layers")
     dense = [] if listed is None else listed
     if not isinstance(dense, list) or not all(type(each) is int for each in dense):
@@ -210,7 +210,7 @@ def _experts(settings: Settings, count: int) -> Experts:
     return Experts(layers, experts, chosen, inner, settings.flag("norm_topk_prob", False))
 
 
-def gemma2(settings: Settings) -> Decoder:
+def gemma2(settings: ConfigReader) -> Decoder:
     """A Gemma 2."""
     width = settings.integer("head_dim", 256)
     rotation = read_rotation(settings, width)
@@ -227,12 +227,12 @@ def gemma2(settings: Settings) -> Decoder:
     )
 
 
-def _softcap(settings: Settings, key: str, usual: float) -> float:
+def _softcap(settings: ConfigReader, key: str, usual: float) -> float:
     """A bound of scores or logits, 0 for none. usual: where the key is not there."""
     return settings.number(key, 0.0) if key in settings else usual
 
 
-def gemma3(settings: Settings) -> Decoder:
+def gemma3(settings: ConfigReader) -> Decoder:
     """The decoder of a Gemma 3."""
     width = settings.integer("head_dim", 256)
     far = read_rotation(settings, width, name=FULL, theta=1e6)
@@ -241,7 +241,7 @@ def gemma3(settings: Settings) -> Decoder:
     if given is not None and SLIDING in given:
         near = read_rotation(settings, width, name=SLIDING, theta=theta)
     else:
-        near = read_rotation(Settings(settings.name, {"rope_theta": theta}), width)
+        near = read_rotation(ConfigReader(settings.name, {"rope_theta": theta}), width)
     settings.get("_sliding_window_pattern")  # what layer_types was made of
     every = settings.integer("sliding_window_pattern", 6)
     settings.get("attn_logit_softcapping")  # which it does not read
@@ -257,7 +257,7 @@ def gemma3(settings: Settings) -> Decoder:
 
 
 def _gemma(
-    settings: Settings,
+    settings: ConfigReader,
     far: Rotation,
     near: Rotation,
     *,
@@ -290,7 +290,7 @@ def _gemma(
     )
 
 
-FAMILIES: dict[str, Callable[[Settings], Decoder]] = {
+FAMILIES: dict[str, Callable[[ConfigReader], Decoder]] = {
     "gemma2": gemma2,
     "gemma3_text": gemma3,
     "granite": granite,
@@ -304,14 +304,14 @@ FAMILIES: dict[str, Callable[[Settings], Decoder]] = {
 }
 
 
-def read_decoder(settings: Settings) -> Decoder:
+def read_decoder(settings: ConfigReader) -> Decoder:
     """The decoder that a configuration describes. Raises ModelError."""
     decoder = family_of(settings, FAMILIES)(settings)
     settings.end()
     return decoder
 
 
-def family_of(settings: Settings, families: Mapping[str, T]) -> T:
+def family_of(settings: ConfigReader, families: Mapping[str, T]) -> T:
     """What reads a configuration."""
     kind = settings.text("model_type")
     if kind not in families:

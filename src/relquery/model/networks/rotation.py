@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from relquery.model.formats.config import Settings
+from relquery.model.formats.config import ConfigReader
 
 Floats = npt.NDArray[np.float32]
 
@@ -42,7 +42,7 @@ class Rotation:
 
 
 def read_rotation(
-    settings: Settings,
+    settings: ConfigReader,
     width: int,
     *,
     name: str = "",
@@ -85,19 +85,23 @@ def _plain(base: float, width: int) -> tuple[float, ...]:
 
 
 def _default(
-    settings: Settings, given: Settings, plain: tuple[float, ...], base: float
+    settings: ConfigReader, given: ConfigReader, plain: tuple[float, ...], base: float
 ) -> Rotation:
     del settings, given, base
     return Rotation(plain)
 
 
-def _linear(settings: Settings, given: Settings, plain: tuple[float, ...], base: float) -> Rotation:
+def _linear(
+    settings: ConfigReader, given: ConfigReader, plain: tuple[float, ...], base: float
+) -> Rotation:
     del settings, base
     factor = np.float32(given.number("factor"))
     return Rotation(tuple((np.array(plain, np.float32) / factor).tolist()))
 
 
-def _llama3(settings: Settings, given: Settings, plain: tuple[float, ...], base: float) -> Rotation:
+def _llama3(
+    settings: ConfigReader, given: ConfigReader, plain: tuple[float, ...], base: float
+) -> Rotation:
     """Low frequencies are divided, high ones are not, and those between are mixed."""
     del settings, base
     factor = given.number("factor")
@@ -114,7 +118,7 @@ def _llama3(settings: Settings, given: Settings, plain: tuple[float, ...], base:
 
 
 def _divided(
-    settings: Settings, given: Settings, plain: tuple[float, ...], base: float
+    settings: ConfigReader, given: ConfigReader, plain: tuple[float, ...], base: float
 ) -> Rotation:
     """Each frequency is divided by a number of its own, as GGUF files say it of Llama 3."""
     del settings, base
@@ -122,7 +126,7 @@ def _divided(
     return Rotation(tuple((np.array(plain, np.float32) / divisors).tolist()))
 
 
-def _numbers(given: Settings, key: str, count: int) -> Floats:
+def _numbers(given: ConfigReader, key: str, count: int) -> Floats:
     """A list of a number for each frequency."""
     found = given.get(key)
     if not isinstance(found, list) or len(found) != count:
@@ -130,7 +134,9 @@ def _numbers(given: Settings, key: str, count: int) -> Floats:
     return np.array(found, np.float32)
 
 
-def _yarn(settings: Settings, given: Settings, plain: tuple[float, ...], base: float) -> Rotation:
+def _yarn(
+    settings: ConfigReader, given: ConfigReader, plain: tuple[float, ...], base: float
+) -> Rotation:
     """Frequencies that turn often stay, those that turn seldom are divided."""
     before = given.integer("original_max_position_embeddings", 0, least=0) or settings.integer(
         "max_position_embeddings"
@@ -154,7 +160,7 @@ def _yarn(settings: Settings, given: Settings, plain: tuple[float, ...], base: f
     return Rotation(tuple(found.astype(np.float32).tolist()), _yarn_factor(given, factor))
 
 
-def _yarn_factor(given: Settings, factor: float) -> float:
+def _yarn_factor(given: ConfigReader, factor: float) -> float:
     def scaled(by: float) -> float:
         return 0.1 * by * math.log(factor) + 1.0 if factor > 1 else 1.0
 
@@ -166,7 +172,7 @@ def _yarn_factor(given: Settings, factor: float) -> float:
 
 
 def _longrope(
-    settings: Settings, given: Settings, plain: tuple[float, ...], base: float
+    settings: ConfigReader, given: ConfigReader, plain: tuple[float, ...], base: float
 ) -> Rotation:
     """The frequencies of prompts up to the original length.
 
@@ -185,7 +191,7 @@ def _longrope(
     return Rotation(tuple(found.astype(np.float32).tolist()), told or usual, before)
 
 
-_KINDS: dict[str, Callable[[Settings, Settings, tuple[float, ...], float], Rotation]] = {
+_KINDS: dict[str, Callable[[ConfigReader, ConfigReader, tuple[float, ...], float], Rotation]] = {
     "default": _default,
     "linear": _linear,
     "divided": _divided,
