@@ -61,7 +61,7 @@ from relquery.prompt import Role, Sampling
 
 __all__ = [
     "Child",
-    "Settings",
+    "GenerationSettings",
     "assistant",
     "bag",
     "chat",
@@ -84,7 +84,7 @@ Child = Node | str | Iterable["Child"]
 _MOST_CHILDREN = 2_000_000  # per call
 
 
-class Settings(TypedDict, total=False):
+class GenerationSettings(TypedDict, total=False):
     """How an answer is chosen; see `relquery.Sampling`."""
 
     max_tokens: int
@@ -144,7 +144,7 @@ def bag(*children: Child, separator: str = "") -> Bag:
     return Bag(_nodes("bag", children), separator)
 
 
-def generate(*input: Child, **settings: Unpack[Settings]) -> Generate:
+def generate(*input: Child, **settings: Unpack[GenerationSettings]) -> Generate:
     """The model's answer to the input; several pieces are a `seq`.
 
     settings: those of `relquery.Sampling`, e.g. max_tokens=16. Raises ConfigError for any other.
@@ -152,7 +152,7 @@ def generate(*input: Child, **settings: Unpack[Settings]) -> Generate:
     return Generate(_joined("generate", input), _sampling(settings))
 
 
-def chat(*children: Child, **settings: Unpack[Settings]) -> Chat:
+def chat(*children: Child, **settings: Unpack[GenerationSettings]) -> Chat:
     """Chat completion: the model's answer to the messages in order."""
     return Chat(_nodes("chat", children), _sampling(settings))
 
@@ -230,7 +230,7 @@ def _expanded(
             )
 
 
-def _sampling(settings: Settings) -> Sampling:
+def _sampling(settings: GenerationSettings) -> Sampling:
     known = [setting.name for setting in fields(Sampling)]
     for name in settings:
         if name not in known:
