@@ -13,7 +13,7 @@ from hypothesis import settings
 from relquery.engine.executor import Chunk, Segment
 from relquery.model.attention_plan import plan_step
 from relquery.model.torch_runtime import attention
-from relquery.model.torch_runtime.cache import PositionScheme, Rotary
+from relquery.model.torch_runtime.cache import PositionScheme, RotaryEmbedding
 from relquery.model.torch_runtime.on_gpu import GpuAttention, HeldAttention, _Held, _OnDevice
 from tests.model.attention.test_attention import WIDTH, any_batch, check
 from tests.model.oracle.strategies import chunk_of
@@ -62,7 +62,7 @@ def test_arrays_of_any_plan_begin_where_triton_needs_no_other_kernel() -> None:
 
 def test_a_place_for_plans_follows_spans_to_other_positions() -> None:
     torch.manual_seed(0)
-    scheme = PositionScheme((Rotary(torch.tensor([1.0, 0.1]), interleaved=False),), True)
+    scheme = PositionScheme((RotaryEmbedding(torch.tensor([1.0, 0.1]), interleaved=False),), True)
     stored = torch.randn(1, 12, 4), torch.randn(1, 12, 4)
     query = torch.randn(1, 2, 4)
 

@@ -124,7 +124,7 @@ class CachedStates:
         self._cache.write(layer, torch.from_numpy(slots).to(self._like.device), keys, values)
 
 
-class Rotary:
+class RotaryEmbedding:
     """Rotation of pairs of dimensions by position times frequency.
 
     frequencies: (rotary_dim / 2,) radians per token, of the leading rotary_dim dimensions; the
@@ -179,5 +179,5 @@ class PositionScheme:
     were computed at; if not, `layers` is meaningless.
     """
 
-    layers: tuple[Rotary | None, ...]
+    layers: tuple[RotaryEmbedding | None, ...]
     relocatable: bool

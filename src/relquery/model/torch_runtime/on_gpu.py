@@ -13,7 +13,7 @@ from torch import Tensor
 from relquery.engine.executor import SCRATCH, Chunk
 from relquery.errors import ModelError
 from relquery.model.attention_plan import AttentionPlan, plan_step
-from relquery.model.torch_runtime.cache import PositionScheme, Rotary, Stored
+from relquery.model.torch_runtime.cache import PositionScheme, RotaryEmbedding, Stored
 
 BLOCK = 64
 """Keys that a program reads at a time."""
@@ -152,7 +152,7 @@ class GpuAttention:
             threads=_processors(device),
         )
 
-    def _rotary(self, layer: int) -> Rotary | None:
+    def _rotary(self, layer: int) -> RotaryEmbedding | None:
         if self._scheme is None or not self._scheme.relocatable:
             raise ModelError("This network's keys cannot be used at another position.")
         return self._scheme.layers[layer]
@@ -195,15 +195,15 @@ class _OnDevice:
             here = here.pin_memory()
         there = here.to(device, non_blocking=True)
         self.lists = dict(zip(LISTS, torch.split(there, sizes), strict=True))
-        self._tables: dict[Rotary, tuple[Tensor, Tensor]] = {}
+        self._tables: dict[RotaryEmbedding, tuple[Tensor, Tensor]] = {}
 
-    def tables(self, rotary: Rotary) -> tuple[Tensor, Tensor]:
+    def tables(self, rotary: RotaryEmbedding) -> tuple[Tensor, Tensor]:
         """Cosines and sines of the shifts, each (shift numbers, half) in float32."""
         if rotary not in self._tables:
             self._tables[rotary] = self._turns(rotary)
         return self._tables[rotary]
 
-    def _turns(self, rotary: Rotary) -> tuple[Tensor, Tensor]:
+    def _turns(self, rotary: RotaryEmbedding) -> tuple[Tensor, Tensor]:
         angles = self.lists["shift_values"].double()[:, None] * rotary.frequencies.double()
         return angles.cos().float(), angles.sin().float()
 

@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 
 from relquery.engine.executor import Chunk
 from relquery.model.torch_runtime.attention import PackedBatch
-from relquery.model.torch_runtime.cache import KVCache, PositionScheme, Rotary
+from relquery.model.torch_runtime.cache import KVCache, PositionScheme, RotaryEmbedding
 
 NEAR = (1, 7)
 """Positions where angles are exact enough to tell frequencies and layouts apart."""
@@ -75,7 +75,7 @@ def probe_positions(network: PreTrainedModel, context: int | None = None) -> Pos
     # Position 0 runs last, so that length-dependent frequencies are back at their first values.
     runs = {position: _run(network, position) for position in [*positions, 0]}
     candidates = [None, *_candidates(network)]
-    layers: list[Rotary | None] = []
+    layers: list[RotaryEmbedding | None] = []
     for layer in sorted(runs[0]):
         keys = {position: run[layer].key for position, run in runs.items()}
         values = {position: run[layer].value for position, run in runs.items()}
@@ -113,7 +113,7 @@ def _run(network: PreTrainedModel, position: int) -> dict[int, _Seen]:
     }
 
 
-def _candidates(network: PreTrainedModel) -> list[Rotary]:
+def _candidates(network: PreTrainedModel) -> list[RotaryEmbedding]:
     """Every set of frequencies in the network, in both layouts."""
     distinct: list[Tensor] = []
     for name, buffer in network.named_buffers():
@@ -123,10 +123,10 @@ def _candidates(network: PreTrainedModel) -> list[Rotary]:
         frequencies = buffer.detach().float().clone()
         if not any(torch.equal(frequencies, other) for other in distinct):
             distinct.append(frequencies)
-    return [Rotary(f, interleaved) for f in distinct for interleaved in (False, True)]
+    return [RotaryEmbedding(f, interleaved) for f in distinct for interleaved in (False, True)]
 
 
-def _misfit(states: Mapping[int, Tensor], rotary: Rotary | None) -> float:
+def _misfit(states: Mapping[int, Tensor], rotary: RotaryEmbedding | None) -> float:
     """Largest deviation from position 0's rotated states; up to 1 is explained by rounding.
 
     states: by position, each (1, heads, head_dim).
