@@ -22,7 +22,7 @@ Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class BatchShape:
     """A batch to be timed. prompts: (tokens, context) of each; decodes: context of each."""
 
     prompts: tuple[tuple[int, int], ...] = ()
@@ -33,10 +33,10 @@ class Shape:
         """Cache slots that it needs."""
         return sum(map(sum, self.prompts)) + sum(self.decodes) + len(self.decodes)
 
-    def within(self, longest: int) -> Shape:
+    def within(self, longest: int) -> BatchShape:
         """The same batch, with requests cut to at most `longest` tokens including context."""
         lengths = [(min(tokens, longest), context) for tokens, context in self.prompts]
-        return Shape(
+        return BatchShape(
             tuple((tokens, min(context, longest - tokens)) for tokens, context in lengths),
             tuple(min(context, longest - 1) for context in self.decodes),
         )
@@ -83,7 +83,7 @@ def calibrate(
     return fit(steps[: len(known)], steps[len(known) :])
 
 
-def _check_room(shapes: Sequence[Shape], limits: EngineConfig) -> None:
+def _check_room(shapes: Sequence[BatchShape], limits: EngineConfig) -> None:
     """Raise ConfigError for a cache that holds fewer than three batches of a kind."""
     least = max(
         sorted(shape.slots for shape in shapes if bool(shape.decodes) is decodes)[2]
@@ -112,17 +112,17 @@ def _in_haste(bench: _Bench, limits: EngineConfig) -> Iterator[Step]:
         yield bench.step(shape, min(runs))
 
 
-def regular(limits: EngineConfig) -> Iterator[Shape]:
+def regular(limits: EngineConfig) -> Iterator[BatchShape]:
     """Batches over the range that a service sees: doubling sizes; no, short and long contexts."""
     for tokens in _doubling(16, limits.max_num_batched_tokens):
         for context in (0, 64, 512):
-            yield Shape(prompts=_prompts(tokens, context))
+            yield BatchShape(prompts=_prompts(tokens, context))
     for requests in _doubling(1, limits.max_num_seqs):
         for context in (16, 128, 512):
-            yield Shape(decodes=(context,) * requests)
+            yield BatchShape(decodes=(context,) * requests)
 
 
-def rapid(limits: EngineConfig) -> Iterator[Shape]:
+def rapid(limits: EngineConfig) -> Iterator[BatchShape]:
     """The fewest batches that separate all costs: three sizes, small ones first, four of each.
 
     Contexts are cut to the size of the cache, so every machine has the same number of batches.
@@ -133,19 +133,21 @@ def rapid(limits: EngineConfig) -> Iterator[Shape]:
     for tokens, requests in zip(sizes, counts, strict=True):
         for context in (0, 256):
             most = (room - tokens) // len(_prompts(tokens, 0))
-            yield Shape(prompts=_prompts(tokens, min(context, most)))
+            yield BatchShape(prompts=_prompts(tokens, min(context, most)))
         for context in (16, 256):
-            yield Shape(decodes=(min(context, room // requests - 1),) * requests)
+            yield BatchShape(decodes=(min(context, room // requests - 1),) * requests)
 
 
-def irregular(limits: EngineConfig, rng: np.random.Generator, count: int = 24) -> Iterator[Shape]:
+def irregular(
+    limits: EngineConfig, rng: np.random.Generator, count: int = 24
+) -> Iterator[BatchShape]:
     """Batches of random sizes and contexts: prompts, decodes, and both."""
     for number in range(count):
         tokens = int(np.exp(rng.uniform(np.log(16), np.log(limits.max_num_batched_tokens))))
         requests = int(np.exp(rng.uniform(0, np.log(limits.max_num_seqs))))
         contexts = rng.integers(16, 400, requests).tolist()
         prompts = _prompts(tokens, int(rng.integers(0, 400)))
-        yield Shape(
+        yield BatchShape(
             prompts=prompts if number % 3 != 1 else (),
             decodes=tuple(contexts) if number % 3 != 0 else (),
         )
@@ -180,25 +182,25 @@ class _Bench:
     vocabulary: int
     longest: int | None
 
-    def run(self, shape: Shape) -> float:
+    def run(self, shape: BatchShape) -> float:
         """Time one run, in seconds."""
         chunks = _chunks(shape, self.rng, self.vocabulary)
         begin = self.clock.now()
         self.executor.execute(chunks)
         return self.clock.now() - begin
 
-    def step(self, shape: Shape, seconds: float) -> Step:
+    def step(self, shape: BatchShape, seconds: float) -> Step:
         """A shape as a measured step."""
         tokens = sum(length for length, _ in shape.prompts)
         context = sum(context for _, context in shape.prompts) + sum(shape.decodes)
         return Step(tokens, len(shape.decodes), context, seconds)
 
-    def fitting(self, shape: Shape) -> Shape:
+    def fitting(self, shape: BatchShape) -> BatchShape:
         """A shape with its requests cut to the allowed length."""
         return shape if self.longest is None else shape.within(self.longest)
 
 
-def _chunks(shape: Shape, rng: np.random.Generator, vocabulary: int) -> Sequence[Chunk]:
+def _chunks(shape: BatchShape, rng: np.random.Generator, vocabulary: int) -> Sequence[Chunk]:
     parts = [*shape.prompts, *((1, context) for context in shape.decodes)]
     chunks, slot = [], 0
     for number, (length, context) in enumerate(parts):

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relquery.config import EngineConfig
-from relquery.engine.calibration import Shape, calibrate, irregular, rapid, regular
+from relquery.engine.calibration import BatchShape, calibrate, irregular, rapid, regular
 from relquery.engine.cost import Fit, LinearCost, Step, fit, r_squared
 from relquery.engine.executor import SimulatedExecutor, VirtualClock
 from relquery.engine.machines import SERVED, find_machine, with_cache, write_machine
@@ -160,8 +160,8 @@ def test_in_haste_a_slow_machine_is_not_asked_for_large_batches() -> None:
 
 
 def test_no_request_is_longer_than_the_context() -> None:
-    shape = Shape(((200, 100), (50, 500)), (10, 900))
-    assert shape.within(120) == Shape(((120, 0), (50, 70)), (10, 119))
+    shape = BatchShape(((200, 100), (50, 500)), (10, 900))
+    assert shape.within(120) == BatchShape(((120, 0), (50, 70)), (10, 119))
     clock = VirtualClock()
     executor = SimulatedExecutor(clock, LinearCost(1e-5, 1e-3, 1e-4, 1e-3, 1e-7))
     found = calibrate(executor, ROOMY, clock, vocabulary=100, longest=120, quick=True)
