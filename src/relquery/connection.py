@@ -23,7 +23,7 @@ from relquery.errors import ConfigError, MarkupError, QueryError
 from relquery.ledger import Ledger
 from relquery.pii.kinds import kinds_of
 from relquery.progress.watch import Progress, Watch, check_progress, watching
-from relquery.retrieval.corpus import Shelf
+from relquery.retrieval.corpus import IndexShelf
 from relquery.retrieval.embedder import Embedder
 from relquery.spans.orders import Orders
 from relquery.sql import tables as hosts
@@ -151,7 +151,7 @@ def connect(
         if form is None:
             config = replace(config, form=default_form(backend.name))
         install_count(host, backend)
-        shelf = Shelf.open(index, embedder_of(embedder), hint_for(embedder))
+        shelf = IndexShelf.open(index, embedder_of(embedder), hint_for(embedder))
         corpora = install_search(host, shelf)
         others = models_of(models or {}, answering if owned else "", options, ledger, form)
         host.kept.models = frozenset((*others.own, *(models or {})))

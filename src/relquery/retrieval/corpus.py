@@ -75,7 +75,7 @@ def digest(texts: pa.Array) -> str:
 
 
 @dataclass(slots=True)
-class Shelf:
+class IndexShelf:
     """indexing: how texts are indexed. vectors: of texts that are compared with each other; an
     index of vectors takes them from there. files: where indexes of words are kept; None for memory
     alone. made: how many indexes were made, not found.
@@ -90,7 +90,7 @@ class Shelf:
     @classmethod
     def open(
         cls, folder: str | Path | None = None, embedder: Embedder | None = None, hint: str = ""
-    ) -> Shelf:
+    ) -> IndexShelf:
         """embedder: None for search by words, and similarity by trigrams. hint: what is said once
         when these are used. Raises ConfigError if the folder cannot be used.
         """

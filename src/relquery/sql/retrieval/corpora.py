@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from relquery.arrays import Float32s
 from relquery.errors import QueryError
-from relquery.retrieval.corpus import Corpus, Shelf, Strings
+from relquery.retrieval.corpus import Corpus, IndexShelf, Strings
 from relquery.retrieval.index import Found, WordlessIndex
 from relquery.retrieval.pairs import first_near, groups
 from relquery.retrieval.vectors import VectorIndex
@@ -60,7 +60,7 @@ class Corpora:
     """ready: what the present statement searches, by its lower-case name."""
 
     database: Database
-    shelf: Shelf
+    shelf: IndexShelf
     ready: dict[Named, Searched] = field(default_factory=dict)
 
     def is_needed(self, sql: str) -> bool:

@@ -24,7 +24,7 @@ import pyarrow as pa
 from relquery.backends.base import Backend
 from relquery.errors import QueryError
 from relquery.prompt import Role, Span
-from relquery.retrieval.corpus import Shelf
+from relquery.retrieval.corpus import IndexShelf
 from relquery.retrieval.pairs import cosines, groups, nearest
 from relquery.retrieval.vectors import KnownVectors
 from relquery.sql import names as ours
@@ -45,7 +45,7 @@ _CHARACTERS = 4  # per token, where the tokenizer is not known
 _OF_SNOWFLAKE = "ai_"
 
 
-def install(database: Database, shelf: Shelf) -> Corpora:
+def install(database: Database, shelf: IndexShelf) -> Corpora:
     """Give a database the functions, unless it has macros of their names, which then stand."""
     corpora = Corpora(database, shelf)
     of = SearchFunctions(corpora, shelf.vectors)
