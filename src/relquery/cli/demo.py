@@ -28,7 +28,7 @@ FROM films
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class DemoSide:
     """A way to ask the same questions. caches: whether prompts share what they begin with."""
 
     name: str
@@ -37,9 +37,9 @@ class Side:
 
 
 SIDES = (
-    Side("relquery", "tree"),
-    Side("the table's order", "original"),
-    Side("no reuse", "original", caches=False),
+    DemoSide("relquery", "tree"),
+    DemoSide("the table's order", "original"),
+    DemoSide("no reuse", "original", caches=False),
 )
 
 
@@ -77,7 +77,7 @@ def demo(
     console.print(f"What was reused, prompt by prompt: {page}", highlight=False, soft_wrap=True)
 
 
-def _run(side: Side, model: str, rows: int) -> Result:
+def _run(side: DemoSide, model: str, rows: int) -> Result:
     """Run the query on an engine of its own, whose cache is empty and whose code is warm."""
     with connect(model, order=side.order, ledger=None, prefix_caching=side.caches) as connection:
         connection.register("bundled", table_path("films"))
@@ -90,7 +90,7 @@ def _run(side: Side, model: str, rows: int) -> Result:
     return result
 
 
-def _compared(results: dict[Side, Result]) -> Table:
+def _compared(results: dict[DemoSide, Result]) -> Table:
     """What each side took, read and got right."""
     view = Table(show_edge=False, pad_edge=False)
     for heading in ("", "seconds", "tokens read", "of all", "right answers"):
