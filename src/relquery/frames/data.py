@@ -27,7 +27,7 @@ Library = Literal["pandas", "polars", "arrow", "duckdb", "rows", "columns", "rel
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Source:
+class FrameSource:
     """A table of a connection."""
 
     connection: Connection
@@ -68,7 +68,7 @@ def _taken(column: pa.ChunkedArray, rows: pa.ChunkedArray) -> pa.ChunkedArray:
         return pa.chunked_array([pa.array(found, column.type)])
 
 
-def read_source(data: object, connection: Connection) -> tuple[Source, tuple[str, ...]]:
+def read_source(data: object, connection: Connection) -> tuple[FrameSource, tuple[str, ...]]:
     """The source of a frame, and the names of its columns.
 
     data: what `Connection.register` takes, except DuckDB files; a relation of DuckDB; or the name
@@ -82,7 +82,7 @@ def read_source(data: object, connection: Connection) -> tuple[Source, tuple[str
     library = _library(data)
     if library == "polars" and hasattr(data, "collect_schema") and hasattr(data, "collect"):
         names = _checked(list(data.collect_schema().names()))
-        return Source(connection, connection.lent.lend(data, None), library), names
+        return FrameSource(connection, connection.lent.lend(data, None), library), names
     rows: Any = data
     if library == "pandas":  # Arrow would share its numbers, which the user may change
         rows = rows.copy()
@@ -90,7 +90,7 @@ def read_source(data: object, connection: Connection) -> tuple[Source, tuple[str
     names = _checked(table.column_names)
     lent = connection.lent.lend(data, table)
     kept = {"pandas": rows, "polars": rows, "arrow": table}.get(library)
-    return Source(connection, lent, library, kept), names
+    return FrameSource(connection, lent, library, kept), names
 
 
 def _check_table(data: object) -> None:
@@ -116,13 +116,13 @@ def _checked(names: list[str]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _named(name: str, connection: Connection) -> tuple[Source, tuple[str, ...]]:
+def _named(name: str, connection: Connection) -> tuple[FrameSource, tuple[str, ...]]:
     tables = {path.lower(): columns for path, columns in connection.tables().items()}
     sql, path = _path(name)
     columns = tables.get(path.lower()) or tables.get(path.lower().removeprefix("main."))
     if columns is None:
         raise UnknownTableError(name, connection.tables().keys() - connection.lent.names())
-    return Source(connection, sql, "relquery"), tuple(columns)
+    return FrameSource(connection, sql, "relquery"), tuple(columns)
 
 
 def _path(name: str) -> tuple[str, str]:
@@ -141,13 +141,13 @@ def _is_file(name: str, connection: Connection) -> bool:
     return not is_table and (looks_so or (Path(name).suffix != "" and Path(name).is_file()))
 
 
-def _file(path: Path, connection: Connection) -> tuple[Source, tuple[str, ...]]:
+def _file(path: Path, connection: Connection) -> tuple[FrameSource, tuple[str, ...]]:
     if path.suffix.lower() in (".duckdb", ".ddb", ".db") and path.exists():
         raise TableError(
             f"{path} is a database, which may have several tables. Register it, and name one: "
             f"con.register('d', '{path}'); rq.frame('d.table', con)."
         )
-    source = Source(connection, connection.lent.lend(path.absolute(), None), "relquery")
+    source = FrameSource(connection, connection.lent.lend(path.absolute(), None), "relquery")
     columns = connection.database.columns(f"SELECT * FROM {source.register()}")
     return source, tuple(name for name, _ in columns)
 

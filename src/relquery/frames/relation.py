@@ -14,7 +14,7 @@ from relquery.frames.expressions import NamedColumn, Reads
 from relquery.sql.names import quoted, quoted_text
 
 if TYPE_CHECKING:
-    from relquery.frames.data import Source
+    from relquery.frames.data import FrameSource
 
 How = Literal["inner", "left", "semi", "anti"]
 LEFT, RIGHT = '"left"', '"right"'
@@ -191,7 +191,7 @@ class Relation:
     write: Write
     """Adds to a statement what gives the rows. Registers the tables that it reads."""
     columns: tuple[str, ...]
-    sources: tuple[Source, ...]
+    sources: tuple[FrameSource, ...]
     """The tables that it reads, each as often as it is read."""
     untouched: Names
     """Columns that no verb has changed: of which of the sources, and their names there."""
@@ -203,7 +203,7 @@ class Relation:
     """Columns of all frames that it was made of."""
 
     @classmethod
-    def read(cls, source: Source, columns: tuple[str, ...]) -> Relation:
+    def read(cls, source: FrameSource, columns: tuple[str, ...]) -> Relation:
         """The rows of a table. columns: known before the table is read."""
 
         def write(steps: Steps) -> Block:
