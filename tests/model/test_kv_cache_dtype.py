@@ -20,7 +20,7 @@ from relquery.markup.schema import Schema
 from relquery.model.load import load
 from relquery.model.native_model import NativeModel
 from relquery.model.networks.random import byte_tokenizer
-from relquery.model.store import StateFiles, States
+from relquery.model.store import LayerStates, StateFiles
 from tests.model import test_spans as spans
 from tests.model.oracle.architectures import (
     LLAMA_LIKE,
@@ -175,7 +175,7 @@ def test_states_on_disk_are_read_in_the_format_they_were_written_in(tmp_path: Pa
     cached = [each.answer.cached_tokens for each in (first, again, whole)]
     assert cached[1] > 100
     assert cached[::2] == [0, 0]
-    states = States(*np.zeros((2, 1, 4, 36), dtype=np.uint8))
+    states = LayerStates(*np.zeros((2, 1, 4, 36), dtype=np.uint8))
     StateFiles(tmp_path / "one", 1 << 20, "U8").write(b"key", [states])
     assert StateFiles(tmp_path / "one", 1 << 20, "F32").read(b"key") is None
 

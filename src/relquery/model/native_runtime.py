@@ -25,7 +25,7 @@ from relquery.model.attention_plan import (
 from relquery.model.formats.safetensors import NAMES, narrow, widen
 from relquery.model.networks.decoder import Decoder
 from relquery.model.sampler import Logits, follow_draws
-from relquery.model.store import States, StateStore
+from relquery.model.store import LayerStates, StateStore
 
 INT8 = 3
 """The kind of keys and values in 8 bits."""
@@ -222,13 +222,13 @@ class _CachedStates:
         self._store, self._heads = store, [heads for heads, _, _ in decoder.shapes]
         self.layers, self.kind = len(decoder.shapes), "U8" if kind == INT8 else NAMES[kind]
 
-    def read(self, layer: int, slots: Slots) -> States:
+    def read(self, layer: int, slots: Slots) -> LayerStates:
         """The states at slots."""
         keys, values = self._store.read(layer, slots.astype(np.int64))
         shape = self._heads[layer], len(slots), -1
-        return States(keys.reshape(shape), values.reshape(shape))
+        return LayerStates(keys.reshape(shape), values.reshape(shape))
 
-    def write(self, layer: int, slots: Slots, states: States) -> None:
+    def write(self, layer: int, slots: Slots, states: LayerStates) -> None:
         """Put states at slots."""
         keys, values = (np.ascontiguousarray(each).reshape(-1) for each in states)
         self._store.write(layer, slots.astype(np.int64), keys, values)

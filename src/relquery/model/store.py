@@ -27,7 +27,7 @@ _LOG = logging.getLogger(__name__)
 Bytes = npt.NDArray[np.uint8]
 
 
-class States(NamedTuple):
+class LayerStates(NamedTuple):
     """Keys and values of some tokens in a layer, each (kv_heads, tokens, bytes of a head)."""
 
     keys: Bytes
@@ -47,10 +47,10 @@ class StateCache(Protocol):
     layers: int
     kind: str
 
-    def read(self, layer: int, slots: Slots) -> States | None:
+    def read(self, layer: int, slots: Slots) -> LayerStates | None:
         """The states at slots (tokens,); None if the layer has none."""
 
-    def write(self, layer: int, slots: Slots, states: States) -> None:
+    def write(self, layer: int, slots: Slots, states: LayerStates) -> None:
         """Put states at slots (tokens,)."""
 
 
@@ -63,7 +63,7 @@ class StateStore:
     def __init__(self, cache: StateCache, memory: int, folder: Path | None, disk: int) -> None:
         self._cache = cache
         self._memory, self._most = 0, memory
-        self._kept: OrderedDict[bytes, list[States]] = OrderedDict()
+        self._kept: OrderedDict[bytes, list[LayerStates]] = OrderedDict()
         self._files = None if folder is None else StateFiles(folder, disk, cache.kind)
 
     def where(self, key: bytes) -> str:
@@ -94,10 +94,10 @@ class StateStore:
         if key in self._kept:
             self._kept.move_to_end(key)
         for layer, states in enumerate(layers):
-            self._cache.write(layer, slots, States(*(each[:, first:] for each in states)))
+            self._cache.write(layer, slots, LayerStates(*(each[:, first:] for each in states)))
         return True
 
-    def _keep(self, key: bytes, layers: list[States]) -> None:
+    def _keep(self, key: bytes, layers: list[LayerStates]) -> None:
         """Keep states in host memory; the least recently used make room."""
         size = _bytes(layers)
         if size > self._most or key in self._kept:
@@ -124,7 +124,7 @@ class StateFiles:
     def __contains__(self, key: bytes) -> bool:
         return self._path(key).is_file()
 
-    def write(self, key: bytes, layers: list[States]) -> None:
+    def write(self, key: bytes, layers: list[LayerStates]) -> None:
         """Write states, unless the disk refuses: then they are computed again next time."""
         header = _header_of(layers, self._kind, self._digest(layers, key))
         part = self._folder / f"{key.hex()}.{os.getpid()}{_PART}"
@@ -140,7 +140,7 @@ class StateFiles:
             return
         self._make_room()
 
-    def read(self, key: bytes, *, owned: bool = True) -> list[States] | None:
+    def read(self, key: bytes, *, owned: bool = True) -> list[LayerStates] | None:
         """States as they were written; None, and the file is deleted, if it is damaged.
 
         owned: whether the states must outlive the next call. Otherwise they are in memory that is
@@ -162,7 +162,7 @@ class StateFiles:
                 path.unlink()
         return layers
 
-    def _read(self, file: BufferedReader, key: bytes, *, owned: bool) -> list[States] | None:
+    def _read(self, file: BufferedReader, key: bytes, *, owned: bool) -> list[LayerStates] | None:
         """States from an open file; None if it is not what was written."""
         size = os.fstat(file.fileno()).st_size
         try:
@@ -181,7 +181,7 @@ class StateFiles:
             self._buffer = bytearray(size)
         return memoryview(self._buffer)[:size]
 
-    def _digest(self, layers: list[States], key: bytes) -> str:
+    def _digest(self, layers: list[LayerStates], key: bytes) -> str:
         """Of the states' name, by which those of a file with another name are known, and of all
         content and shapes. It finds damage, not forgery: who can write the file can write the
         digest, too."""
@@ -229,7 +229,7 @@ def _header(file: BufferedReader, size: int) -> tuple[dict[str, Any], str]:
     return header, digest
 
 
-def _header_of(layers: list[States], kind: str, digest: str) -> bytes:
+def _header_of(layers: list[LayerStates], kind: str, digest: str) -> bytes:
     """The header of a safetensors file of some states."""
     entries: dict[str, Any] = {"__metadata__": {"digest": digest}}
     at = 0
@@ -246,12 +246,12 @@ def _header_of(layers: list[States], kind: str, digest: str) -> bytes:
     return text.ljust(-(-len(text) // 8) * 8)
 
 
-def _layers(data: memoryview, header: dict[str, Any], kind: str) -> list[States]:
+def _layers(data: memoryview, header: dict[str, Any], kind: str) -> list[LayerStates]:
     """States from the content of a file, which they share."""
     named = {name: _view(data, kind, **entry) for name, entry in header.items()}
     if sum(each.nbytes for each in named.values()) != len(data):
         raise ValueError("there is content that no entry names")
-    return [States(named[f"k{n}"], named[f"v{n}"]) for n in range(len(named) // 2)]
+    return [LayerStates(named[f"k{n}"], named[f"v{n}"]) for n in range(len(named) // 2)]
 
 
 def _view(
@@ -265,5 +265,5 @@ def _view(
     return flat.reshape(heads, tokens, width * _SIZES[kind])
 
 
-def _bytes(layers: list[States]) -> int:
+def _bytes(layers: list[LayerStates]) -> int:
     return sum(states.nbytes for pair in layers for states in pair)

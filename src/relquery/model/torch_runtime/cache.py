@@ -16,7 +16,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from relquery.arrays import Slots
 from relquery.errors import ConfigError
-from relquery.model.store import States
+from relquery.model.store import LayerStates
 
 Stored = tuple[Tensor, Tensor]
 """Keys and values of one layer in one store, each (kv_heads, slots, width)."""
@@ -104,15 +104,15 @@ class CachedStates:
         self.layers, self.kind = layers, _KINDS[like.dtype]
 
     @torch.inference_mode()
-    def read(self, layer: int, slots: Slots) -> States | None:
+    def read(self, layer: int, slots: Slots) -> LayerStates | None:
         """The states at slots; None before the layer's first write."""
         if self._cache.stored(layer) is None:
             return None
         read = self._cache.read(layer, torch.from_numpy(slots).to(self._like.device))
-        return States(*(each.cpu().contiguous().view(torch.uint8).numpy() for each in read))
+        return LayerStates(*(each.cpu().contiguous().view(torch.uint8).numpy() for each in read))
 
     @torch.inference_mode()
-    def write(self, layer: int, slots: Slots, states: States) -> None:
+    def write(self, layer: int, slots: Slots, states: LayerStates) -> None:
         """Put states at slots."""
         keys, values = (
             torch.from_numpy(np.ascontiguousarray(each))
