@@ -9,7 +9,7 @@ import pytest
 from relquery.errors import QueryError
 from relquery.ir import optimize
 from relquery.ir.nodes import MAX_DEPTH, Bag, Generate, Node, Seq, Text
-from relquery.ir.optimize import Step, rewrite
+from relquery.ir.optimize import RewriteStep, rewrite
 from relquery.ir.rules import desugar_chat, flatten_seq, unwrap_single
 from relquery.ir.text import parse_tree
 from tests.ir.golden_rules import RULES
@@ -29,7 +29,7 @@ def test_a_rule_applies_to_what_another_made() -> None:
 
 def test_the_trace_says_what_was_replaced_by_what_and_where() -> None:
     tree = parse_tree('seq\n  user "a"\n  plus\n    user "b"\n    chat\n      user "c"')
-    trace: list[Step] = []
+    trace: list[RewriteStep] = []
     after = rewrite(tree, [desugar_chat], trace)
     (step,) = trace
     assert (step.rule, step.where) == ("desugar_chat", "seq[1]/plus[1]/chat")
@@ -41,7 +41,7 @@ def test_a_subtree_in_several_places_is_rewritten_once_and_stays_shared() -> Non
     tree = parse_tree('chat\n  user "x"')
     for _ in range(20):  # as a tree, a million nodes
         tree = Bag((tree, tree), ",")
-    trace: list[Step] = []
+    trace: list[RewriteStep] = []
     after = rewrite(tree, [desugar_chat], trace)
     assert len(trace) == 1
     assert after.children[0] is after.children[1]

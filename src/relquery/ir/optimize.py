@@ -35,7 +35,7 @@ Rule = Callable[[Node], Node | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RewriteStep:
     """One replacement: `rule` turned `before`, which was at `where`, into `after`.
 
     where: a path in the tree at that time, such as `generate/seq[1]/plus`.
@@ -48,7 +48,11 @@ class Step:
 
 
 def rewrite(
-    node: Node, rules: Sequence[Rule], trace: list[Step] | None = None, *, verified: bool = False
+    node: Node,
+    rules: Sequence[Rule],
+    trace: list[RewriteStep] | None = None,
+    *,
+    verified: bool = False,
 ) -> Node:
     """The tree in which no rule applies anywhere. At each node, the first rule that applies wins.
 
@@ -64,7 +68,7 @@ def rewrite(
 
 class _Rewriting:
     def __init__(
-        self, node: Node, rules: Sequence[Rule], trace: list[Step] | None, verified: bool
+        self, node: Node, rules: Sequence[Rule], trace: list[RewriteStep] | None, verified: bool
     ) -> None:
         self._rules = rules
         self._trace = trace
@@ -117,7 +121,7 @@ class _Rewriting:
         where = path(self._above, before)
         self._steps += 1
         if self._trace is not None:
-            self._trace.append(Step(rule, before, after, where))
+            self._trace.append(RewriteStep(rule, before, after, where))
         if self._verified:
             try:
                 verify(after)
@@ -163,7 +167,7 @@ def optimize(
     *,
     arity: int = 2,
     retrieve: Lookup | None = None,
-    trace: list[Step] | None = None,
+    trace: list[RewriteStep] | None = None,
 ) -> Node:
     """The tree in core operators, simplified, and changed for one goal.
 

@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 
 from relquery.ir.nodes import Bag, Chat, Generate, Node, Retrieve
-from relquery.ir.optimize import Step, rewrite
+from relquery.ir.optimize import RewriteStep, rewrite
 from relquery.ir.paths import children_of, distinct, with_children
 from relquery.spans.orders import Orders, Row
 
@@ -25,7 +25,7 @@ def order_bags(
     orders: Orders,
     *,
     keep: bool = True,
-    traces: Sequence[list[Step]] | None = None,
+    traces: Sequence[list[RewriteStep]] | None = None,
 ) -> list[Node]:
     """Optimised queries with their bags in order.
 
@@ -36,7 +36,7 @@ def order_bags(
         return list(roots)
     decisions = _Decisions(orders)
     while True:
-        steps: list[list[Step]] = [[] for _ in roots]
+        steps: list[list[RewriteStep]] = [[] for _ in roots]
         found = [
             rewrite(root, [_rule(decisions.decide)], trace)
             for root, trace in zip(roots, steps, strict=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from relquery.backends.base import Backend
 from relquery.errors import ConfigError, RequestError
 from relquery.ir.nodes import Generate, Node
-from relquery.ir.optimize import Goal, Step, optimize
+from relquery.ir.optimize import Goal, RewriteStep, optimize
 from relquery.ir.paths import verify
 from relquery.prompt import Exchange, Nest, Prompt, Reuse, Span
 from relquery.spans.bags import order_bags
@@ -62,7 +62,7 @@ class SpanExplanation:
 
     before: Node
     after: Node
-    steps: tuple[Step, ...]
+    steps: tuple[RewriteStep, ...]
     asks: tuple[ExplainedPrompt, ...]
 
     def __str__(self) -> str:
@@ -103,7 +103,7 @@ def explain(
     without a backend.
     """
     verify(node)
-    find, steps = lookup(corpora or {}), list[Step]()
+    find, steps = lookup(corpora or {}), list[RewriteStep]()
     optimized = optimize(node, for_, arity=arity, retrieve=find, trace=steps)
     (after,) = order_bags([optimized], orders or Orders(), keep=warm, traces=[steps])
     work = Work(after, find, hold_root=True)
