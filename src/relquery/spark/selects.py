@@ -13,7 +13,7 @@ from relquery.spark.state import State
 from relquery.spark.store import Store
 from relquery.sql import names as ours
 from relquery.sql.executor.choices import SAMPLE, SEED, Seen, rank, rows_to_limit
-from relquery.sql.executor.order import Step, cost_of_text, steps_of
+from relquery.sql.executor.order import CallStep, cost_of_text, steps_of
 from relquery.sql.parser import build
 from relquery.sql.parser.tree import Constant, Expression, Limit, Order, Select
 from relquery.sql.planner.plan import CallGroup, Filter, PlannedCall, SelectPlan
@@ -90,7 +90,7 @@ class _Run:
             state = self._step(step, part, state, kind)
         return state
 
-    def _step(self, step: Step, part: CallGroup, state: State, kind: str) -> State:
+    def _step(self, step: CallStep, part: CallGroup, state: State, kind: str) -> State:
         call = self.plan.calls[step.call]
         name = self._last[step.call] = self._name(part, step.call, kind)
         texts = [text for text, _ in state.texts(call.fields)]

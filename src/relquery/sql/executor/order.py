@@ -34,7 +34,7 @@ from relquery.sql.planner.plan import CallGroup, PlannedCall
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class CallStep:
     """A call to ask. where: for the rows in which this is true; None for all. checks: those that
     can be decided once it is answered.
     """
@@ -60,7 +60,7 @@ _Share = Callable[[Expression, int], float]
 
 def steps_of(
     part: CallGroup, inner: Mapping[int, frozenset[int]], costs: Costs | None
-) -> tuple[Step, ...]:
+) -> tuple[CallStep, ...]:
     """The calls of a part in the order in which they are asked; as written without costs.
 
     inner: for each call, the calls whose answers are its fields. A condition counts where all of
@@ -69,12 +69,12 @@ def steps_of(
     answers = cache(lambda holds: frozenset(answers_in(holds)))
     cached = None if costs is None else (cache(costs.of), cache(costs.share))
     order = _Order(part, inner, cached, answers)
-    steps, left, known = list[Step](), list(part.calls), frozenset[int]()
+    steps, left, known = list[CallStep](), list(part.calls), frozenset[int]()
     while left:
         call = order.next(left, known)
         left.remove(call)
         checks = (one for one in part.checks if call in one.needs and one.needs.isdisjoint(left))
-        steps.append(Step(call, order.where(call, known), tuple(checks)))
+        steps.append(CallStep(call, order.where(call, known), tuple(checks)))
         known |= {call}
     return tuple(steps)
 
