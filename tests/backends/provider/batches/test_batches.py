@@ -26,7 +26,7 @@ from benchmarks.standin.wires.openai_chat import completion
 from relquery.backends.provider.batches import run
 from relquery.backends.provider.batches.apis import OpenAIBatches
 from relquery.backends.provider.batches.backend import BatchBackend
-from relquery.backends.provider.batches.jobs import Store
+from relquery.backends.provider.batches.jobs import BatchStore
 from relquery.backends.provider.client import ProviderClient
 from relquery.backends.provider.config import ProviderConfig
 from relquery.backends.provider.providers import ANTHROPIC, GEMINI, OPENAI, Provider
@@ -332,7 +332,7 @@ def test_batches_need_a_file_and_a_provider_that_has_them(tmp_path: Path) -> Non
     with pytest.raises(ConfigError, match="openai: and anthropic:"):
         BatchBackend("g", ProviderConfig(batch=True, batches=tmp_path / "b", api_key="k"), GEMINI)
     with pytest.raises(ConfigError, match="cannot be written down"):
-        Store.open(tmp_path / "nowhere" / "b")
+        BatchStore.open(tmp_path / "nowhere" / "b")
 
 
 def test_two_that_ask_the_same_submit_it_once(ask: Ask) -> None:

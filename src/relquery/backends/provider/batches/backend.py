@@ -14,7 +14,7 @@ from pathlib import Path
 from relquery.backends.base import Limits
 from relquery.backends.provider.backend import AnswerQueue, ProviderBackend
 from relquery.backends.provider.batches.apis import AnthropicBatches, BatchApi, OpenAIBatches
-from relquery.backends.provider.batches.jobs import BatchJob, Store
+from relquery.backends.provider.batches.jobs import BatchJob, BatchStore
 from relquery.backends.provider.batches.run import BatchRun
 from relquery.backends.provider.budget import Usd, usd_of
 from relquery.backends.provider.client import ProviderClient
@@ -47,7 +47,7 @@ class BatchBackend(ProviderBackend):
         if config.batches is None:
             raise ConfigError("batches is missing: the file in which batches are written down.")
         super().__init__(model, replace(config, rpm=None, tpm=None), provider)
-        self._store = Store.open(config.batches)
+        self._store = BatchStore.open(config.batches)
 
     @property
     def limits(self) -> Limits:
@@ -108,7 +108,9 @@ def shown_batches(path: Path, base_url: str | None, *, cancel: bool) -> list[Sho
     base_url: of the server, for batches of another one than the provider's own. Raises ModelError
     and ConfigError.
     """
-    return [asyncio.run(_shown(job, base_url, cancel=cancel)) for job in Store.open(path).all()]
+    return [
+        asyncio.run(_shown(job, base_url, cancel=cancel)) for job in BatchStore.open(path).all()
+    ]
 
 
 def forget_batch(path: Path, remote: str) -> int:
@@ -116,7 +118,7 @@ def forget_batch(path: Path, remote: str) -> int:
 
     Returns how many they are. Raises ConfigError if the file has no such batch.
     """
-    store = Store.open(path)
+    store = BatchStore.open(path)
     found = next((job for job in store.all() if job.remote == remote), None)
     if found is None:
         raise ConfigError(f"{path} has no batch '{remote}'. `relquery batches {path}` lists them.")

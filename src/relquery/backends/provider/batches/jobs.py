@@ -70,13 +70,13 @@ class BatchJob:
 
 
 @dataclass(frozen=True, slots=True)
-class Store:
+class BatchStore:
     """The batches in a file, a ledger or one of its own."""
 
     path: Path
 
     @classmethod
-    def open(cls, path: str | Path) -> Store:
+    def open(cls, path: str | Path) -> BatchStore:
         """Open or create it. Raises ConfigError if the file cannot be used."""
         store = cls(Path(path))
         try:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from threading import Lock
 
 from relquery.backends.provider.batches.apis import BatchApi, Line, Standing, UndecidedError
-from relquery.backends.provider.batches.jobs import BatchJob, Store
+from relquery.backends.provider.batches.jobs import BatchJob, BatchStore
 from relquery.backends.provider.codec import RequestCodec
 from relquery.backends.provider.dispatch import SharedState
 from relquery.backends.provider.errors import reason_to_stop, refused
@@ -64,7 +64,7 @@ class BatchRun:
 
     api: BatchApi
     codec: RequestCodec
-    store: Store
+    store: BatchStore
     shared: SharedState
     deliver: Callable[[int, Answer], None]
     waits: bool
