@@ -26,7 +26,7 @@ from relquery.backends.remote.process import Replied, receive, send_events
 from relquery.errors import ConfigError, OrderWarning, PartialResultWarning, PromptWarning
 from relquery.serve.logs import set_up
 from relquery.serve.settings import ServeConfig
-from relquery.serve.sql_workers.work import Table
+from relquery.serve.sql_workers.work import RegisteredTable
 
 _LOG = logging.getLogger(__name__)
 WARM = 4
@@ -83,7 +83,7 @@ class WorkerPool:
         # Of searched tables, which are the same for all.
         self._indexes = TemporaryDirectory(prefix="relquery-indexes-")
         self._lock, self._warm = Lock(), deque[Worker]()
-        self._tables: tuple[Table, ...] | None = None
+        self._tables: tuple[RegisteredTable, ...] | None = None
         self._closed = False
         self._process: BaseProcess | None = None
         atexit.register(self.close)  # before multiprocessing's own handler, which would wait
@@ -100,7 +100,7 @@ class WorkerPool:
         theirs.close()
 
     @property
-    def tables(self) -> tuple[Table, ...]:
+    def tables(self) -> tuple[RegisteredTable, ...]:
         """What statements can read. Waits until they are read. Raises TableError for what cannot
         be read, and ConfigError for a wrong memory."""
         with self._lock:
@@ -153,7 +153,7 @@ class WorkerPool:
         self._tables = self._process = None
         self.start()
 
-    def _await_tables(self) -> tuple[Table, ...]:
+    def _await_tables(self) -> tuple[RegisteredTable, ...]:
         if self._tables is None:
             try:
                 (told,) = receive(self._control)

@@ -16,7 +16,7 @@ import duckdb
 from relquery.demo.files import table_path
 from relquery.errors import ConfigError, did_you_mean
 from relquery.serve.errors import HttpError, bad_request
-from relquery.serve.sql_workers.work import Table
+from relquery.serve.sql_workers.work import RegisteredTable
 from relquery.sql import names as ours
 from relquery.sql import tables as hosts
 from relquery.sql.host.database import Database
@@ -117,7 +117,7 @@ def _take_in(connection: Any, name: str) -> None:
     connection.execute(f"DETACH {_FILE}")
 
 
-def _tables(connection: Any) -> Iterator[Table]:
+def _tables(connection: Any) -> Iterator[RegisteredTable]:
     columns = connection.execute(
         "SELECT schema_name, table_name, list((column_name, data_type) ORDER BY column_index) "
         "FROM duckdb_columns() WHERE database_name = 'memory' AND NOT internal "
@@ -126,7 +126,9 @@ def _tables(connection: Any) -> Iterator[Table]:
     for schema, name, pairs in columns:
         place = f"{quoted(schema)}.{quoted(name)}"
         ((rows,),) = connection.execute(f"SELECT count(*) FROM {place}").fetchall()
-        yield Table(schema, name, tuple((str(one), str(kind)) for one, kind in pairs), rows)
+        yield RegisteredTable(
+            schema, name, tuple((str(one), str(kind)) for one, kind in pairs), rows
+        )
 
 
 MOST_CHARACTERS = 100_000
@@ -151,7 +153,7 @@ _FORBIDDEN = {
 }  # fmt: skip
 
 
-def check_reads(sql: str, database: Database, tables: Iterable[Table]) -> Text:
+def check_reads(sql: str, database: Database, tables: Iterable[RegisteredTable]) -> Text:
     """The one statement of a text.
 
     Raises HttpError for what a client may not run, and SqlSyntaxError for what does not parse.

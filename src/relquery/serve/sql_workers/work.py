@@ -12,7 +12,7 @@ from relquery.engine.requests.declared import Declared
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class RegisteredTable:
     """A registered table."""
 
     schema: str
