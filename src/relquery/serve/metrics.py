@@ -15,7 +15,7 @@ from prometheus_client import (
 )
 
 from relquery.backends.local.state import EngineState
-from relquery.backends.remote.link import Tally
+from relquery.backends.remote.link import AnswerTotals
 from relquery.engine.requests.relquery import Latency
 from relquery.prompt import Answer, Finish
 
@@ -72,7 +72,9 @@ class Metrics:
         self._policy, self._restarts = policy, 0
         self._registry = CollectorRegistry()
         self._names: dict[str, str] = {}
-        self._tallies: dict[str, Tally] = {}  # of each, also beyond MOST_TENANTS: they are small
+        self._tallies: dict[
+            str, AnswerTotals
+        ] = {}  # of each, also beyond MOST_TENANTS: they are small
         self._figures: dict[str, Any] = {}
         for kind, figures in ((Counter, _COUNTERS), (Gauge, _GAUGES), (Histogram, _HISTOGRAMS)):
             for said, (name, *labels) in figures.items():
@@ -89,7 +91,7 @@ class Metrics:
             self.failed(tenant, f"answer_{answer.finish.value}")
         if answer.finish is Finish.ERROR:
             return  # what was refused has cost nothing
-        self._tallies.setdefault(tenant, Tally()).add(answer)
+        self._tallies.setdefault(tenant, AnswerTotals()).add(answer)
         name = self._name(tenant)
         self._of("prompt_tokens", name).inc(answer.prompt_tokens)
         self._of("cached_tokens", name).inc(answer.cached_tokens)
@@ -103,9 +105,9 @@ class Metrics:
                 each = (seconds - answer.first_token) / (answer.output_tokens - 1)
                 self._of("output_token_seconds", name).observe(max(0.0, each))
 
-    def tally(self, tenant: str) -> Tally:
+    def tally(self, tenant: str) -> AnswerTotals:
         """Sums over the answers to a tenant."""
-        return self._tallies.get(tenant, Tally())
+        return self._tallies.get(tenant, AnswerTotals())
 
     def ended(self, tenant: str, latency: Latency | None) -> None:
         """Count a relQuery that has ended."""

@@ -43,7 +43,7 @@ class Bell(Protocol):
 
 
 @dataclass(slots=True)
-class Tally:
+class AnswerTotals:
     """What an engine has answered so far. prompt, cached, output: sums of tokens; see Answer."""
 
     answers: int = 0
@@ -84,7 +84,7 @@ class Link:
         self.clock: Clock = RealClock()
         self.closed = False
         self.hop: Callable[[Callable[[], None]], object] | None = None
-        self.tally = Tally()
+        self.tally = AnswerTotals()
         self._jobs: dict[Sink, int] = {}
         self._waiting: dict[int, Any] = {}  # sinks of jobs, and bells of questions, by number
         self._numbers = count(1)
