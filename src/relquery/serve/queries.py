@@ -25,7 +25,7 @@ from relquery.serve import bodies
 from relquery.serve.errors import HttpError, Json, not_supported
 from relquery.serve.openai.choices import finish_of, usage_of
 from relquery.serve.server import RequestScope, Scope
-from relquery.serve.sql_workers.statements import Statements, Task
+from relquery.serve.sql_workers.statements import Statements, WorkerTask
 from relquery.serve.sql_workers.work import WorkerJob
 from relquery.serve.streaming import (
     ARROW,
@@ -185,7 +185,7 @@ async def list_tables(scope: Scope) -> Response:
     return Json({"object": "list", "data": data})
 
 
-async def _parts(task: Task) -> AsyncIterator[bytes]:
+async def _parts(task: WorkerTask) -> AsyncIterator[bytes]:
     """A result, as it comes; to read it may take as long as it takes."""
     while parts := await task.some():
         task.is_delivered = True
@@ -193,7 +193,7 @@ async def _parts(task: Task) -> AsyncIterator[bytes]:
             yield part
 
 
-async def _lines(task: Task) -> AsyncIterator[bytes]:
+async def _lines(task: WorkerTask) -> AsyncIterator[bytes]:
     """What a statement tells, as it comes."""
     yield b""  # the answer begins: an error comes as a line
     while parts := await task.some():
@@ -233,7 +233,7 @@ async def prepare_query(request: Request, scope: Scope, stream: bool = False) ->
     return Json(told)
 
 
-def _begun(name: str, query: WireQuery, scope: RequestScope) -> Task:
+def _begun(name: str, query: WireQuery, scope: RequestScope) -> WorkerTask:
     """A job in a worker. Raises HttpError for a model that is not served."""
     model, job = scope.server.model(query.model), WorkerJob(name, {"query": query})
     return scope.server.kept(Statements).start(scope, job, model, scope.declared())
@@ -256,7 +256,7 @@ def _query_of(body: bytes) -> tuple[WireQuery, bool]:
     return read_value(value, None), isinstance(value, dict) and list(value) == ["map"]
 
 
-async def _events(task: Task, model: str, completes: bool) -> AsyncIterator[bytes]:
+async def _events(task: WorkerTask, model: str, completes: bool) -> AsyncIterator[bytes]:
     yield b""  # the answer begins: an error comes as an event
     await task.some()
     # One at a time: the package takes what it gets at once for one event.

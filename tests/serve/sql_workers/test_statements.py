@@ -18,7 +18,7 @@ from relquery.serve.errors import HttpError
 from relquery.serve.server import RequestScope
 from relquery.serve.settings import ServeConfig
 from relquery.serve.sql_workers import statements
-from relquery.serve.sql_workers.statements import MOST_TOLD, Statements, Task
+from relquery.serve.sql_workers.statements import MOST_TOLD, Statements, WorkerTask
 from relquery.serve.streaming import ClientGoneError
 
 FACTS = Facts("demo", 10, 10, 1, "shortest")
@@ -77,7 +77,7 @@ class Asked:
         return {"type": "http.disconnect"}
 
 
-Start = Callable[..., Task]
+Start = Callable[..., WorkerTask]
 Test = Callable[[Start, StandIn], Coroutine[Any, Any, None]]
 
 
@@ -88,7 +88,7 @@ def in_loop(test: Test, at_once: int = 8, seconds: float = 20.0) -> StandIn:
     )
     running = Statements(cast(Any, pool), config, lambda tenant: at_once)
 
-    def start(scope: Any = None, **job: Any) -> Task:
+    def start(scope: Any = None, **job: Any) -> WorkerTask:
         return running.start(cast(RequestScope, scope or Asked()), cast(Any, job), model)
 
     try:
@@ -98,7 +98,7 @@ def in_loop(test: Test, at_once: int = 8, seconds: float = 20.0) -> StandIn:
     return pool
 
 
-async def result(task: Task, scope: Any = None) -> Any:
+async def result(task: WorkerTask, scope: Any = None) -> Any:
     return await task.result(cast(RequestScope, scope or Asked()))
 
 

@@ -43,7 +43,7 @@ _SHARE = 10
 _LOOK = 0.2  # seconds until a statement that waits for its reader looks whether it was stopped
 
 
-class Task(ResponseStream[Any]):
+class WorkerTask(ResponseStream[Any]):
     """One job and the parts that it tells, read in the event loop.
 
     A client that leaves kills the worker. `tell`, `runs_in` and `check` are for the job's thread.
@@ -147,7 +147,7 @@ class Statements:
         job: WorkerJob,
         model: NamedModel,
         declared: Declared | None = None,
-    ) -> Task:
+    ) -> WorkerTask:
         """Have a job done, which asks a model for a request. declared: the relQuery that all of its
         calls belong to.
 
@@ -162,7 +162,7 @@ class Statements:
         scope.model = model.name
         names, limits = scope.server.names_of(model), (self._window, self._most)
         about = model.facts, tenant, declared, model.adapter, names
-        work, task = Work(job, *about, self._file(tenant), *limits), Task()
+        work, task = Work(job, *about, self._file(tenant), *limits), WorkerTask()
         self._waiting[tenant].append(partial(self._begin, task, work, scope, model))
         self._next(tenant)
         return task
@@ -181,7 +181,7 @@ class Statements:
         if not waiting:
             del self._waiting[tenant]
 
-    def _begin(self, task: Task, work: Work, scope: RequestScope, model: NamedModel) -> None:
+    def _begin(self, task: WorkerTask, work: Work, scope: RequestScope, model: NamedModel) -> None:
         # The first statement of a tenant goes before those of tenants that have several.
         work = work._replace(gives_way=self._running[work.tenant] > 0)
         self._running[work.tenant] += 1
@@ -197,7 +197,7 @@ class Statements:
 
         running.add_done_callback(ended)
 
-    def _run(self, task: Task, work: Work, scope: RequestScope, model: NamedModel) -> Any:
+    def _run(self, task: WorkerTask, work: Work, scope: RequestScope, model: NamedModel) -> Any:
         """What a job gives. Raises what it raises, and HttpError if its process ends on the way."""
         task.check()
         worker = self.pool.take(reserved=not work.gives_way)
