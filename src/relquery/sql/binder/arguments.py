@@ -306,7 +306,7 @@ def _field(node: Expression) -> Expression:
 
 
 @dataclass(frozen=True, slots=True)
-class Template:
+class PromptTemplate:
     """PROMPT('text with {0}', field, ...): its text and its fields."""
 
     text: str
@@ -352,7 +352,7 @@ def _computed(node: tree.FunctionCall) -> Any:
     return -values[0] if len(values) == 1 and isinstance(values[0], int | float) else MISSING
 
 
-def _template(node: tree.FunctionCall) -> Template:
+def _template(node: tree.FunctionCall) -> PromptTemplate:
     values = node.values
     text = literal_of(values[0]) if values else None
     if not isinstance(text, str):
@@ -360,7 +360,7 @@ def _template(node: tree.FunctionCall) -> Template:
             f"{shortened(readable(node))} needs a text first, e.g. PROMPT('Is {{0}} late?', "
             "column)."
         )
-    return Template(text, tuple(values[1:]))
+    return PromptTemplate(text, tuple(values[1:]))
 
 
 def shown(value: object) -> str:

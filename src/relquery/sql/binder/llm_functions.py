@@ -16,7 +16,7 @@ from typing import Any
 from relquery.config import CASCADE
 from relquery.errors import QueryError
 from relquery.prompt import Sampling
-from relquery.sql.binder.arguments import LlmFunction, Template, literal_of, no_bag
+from relquery.sql.binder.arguments import LlmFunction, PromptTemplate, literal_of, no_bag
 from relquery.sql.binder.call import (
     BAG,
     FIELD_NAME,
@@ -235,7 +235,9 @@ def _take_instruction(given: LlmFunction, default: Worded) -> None:
     if text is None:
         values = [None if NAMED in node.meta else literal_of(node) for node in given.nodes]
         # A PROMPT, or nothing but a text, is the whole prompt.
-        if isinstance(next(iter(values), None), Template if len(values) > 1 else str | Template):
+        if isinstance(
+            next(iter(values), None), PromptTemplate if len(values) > 1 else str | PromptTemplate
+        ):
             take_prompt(given)
             return
         text = given.take(str)

@@ -14,7 +14,7 @@ from relquery.errors import QueryError
 from relquery.sql.binder.arguments import (
     MISSING,
     LlmFunction,
-    Template,
+    PromptTemplate,
     literal_of,
     shown,
 )
@@ -37,11 +37,11 @@ def take_prompt(given: LlmFunction) -> None:
     if node.meta.get(MODULE):
         raise QueryError(f"MODULE(...) must be a field of an LLM call, not its prompt: {example}.")
     first = literal_of(node)
-    if isinstance(first, str | Template):
+    if isinstance(first, str | PromptTemplate):
         del given.nodes[0]
     else:  # the order of other functions: LLM(column, 'prompt')
-        first = given.take(str) or given.take(Template)
-    if isinstance(first, Template):
+        first = given.take(str) or given.take(PromptTemplate)
+    if isinstance(first, PromptTemplate):
         _set_template(first, given)
     elif isinstance(first, str):
         set_prompt(first, given)
@@ -94,7 +94,7 @@ def set_prompt(text: str, given: LlmFunction) -> None:
     given.query, given.fields = _with_places(text, _PLACE, named), fields
 
 
-def _set_template(template: Template, given: LlmFunction) -> None:
+def _set_template(template: PromptTemplate, given: LlmFunction) -> None:
     if given.nodes:
         raise QueryError(
             f"{given.written} has fields after PROMPT(...). Give them inside of it, each with its "

@@ -15,7 +15,7 @@ from dataclasses import replace
 from relquery.errors import QueryError
 from relquery.pii.kinds import KINDS, OF_MODELS
 from relquery.sql.binder import llm_functions
-from relquery.sql.binder.arguments import MISSING, LlmFunction, Template, literal_of
+from relquery.sql.binder.arguments import MISSING, LlmFunction, PromptTemplate, literal_of
 from relquery.sql.binder.llm_functions import Binder, ask_for_labels, typed
 from relquery.sql.binder.prompts import set_prompt
 from relquery.sql.parser.tree import Expression
@@ -114,7 +114,7 @@ def redact(given: LlmFunction) -> Expression:
     if listed is None:
         listed = given.options.pop("labels", None)
     kinds = OF_MODELS if listed is None else given.kinds(listed, OF_MODELS)
-    if len(given.nodes) != 1 or isinstance(literal_of(given.nodes[0]), Template) or not kinds:
+    if len(given.nodes) != 1 or isinstance(literal_of(given.nodes[0]), PromptTemplate) or not kinds:
         raise QueryError(
             f"{given.written} needs one text, and may have a list of kinds after it: "
             f"AI_REDACT(column, ['NAME', 'EMAIL']). Kinds: {', '.join(OF_MODELS)}."
