@@ -18,7 +18,7 @@ from relquery.backends.base import Backend
 from relquery.connection import connect
 from relquery.prompt import Nest, Prompt, Reuse, Role, Sampling, Span
 from relquery.sql.inputs.cells import JSON, Form
-from relquery.sql.inputs.prompt import Template
+from relquery.sql.inputs.prompt import CallTemplate
 from training.domains.rows import Kind
 from training.domains.split import Split
 from training.lessons.generator import Example, examples
@@ -135,7 +135,7 @@ def _case(example: Example) -> Case:
     ]
     row = [0] * len(fields), list(range(len(fields)))
     plain, modules = (
-        Template((example.prompt.query,), pieces, apart).prompt(*row) for apart in ((), row[1])
+        CallTemplate((example.prompt.query,), pieces, apart).prompt(*row) for apart in ((), row[1])
     )
     return Case(plain, modules, example.answer)
 

@@ -15,7 +15,7 @@ from relquery.ir.lower import lower
 from relquery.ir.nodes import Bag, Text
 from relquery.sql.inputs import cells as cells_module
 from relquery.sql.inputs.cells import JSON, write_pieces
-from relquery.sql.inputs.prompt import Template
+from relquery.sql.inputs.prompt import CallTemplate
 
 TEXTS = st.lists(
     st.one_of(st.none(), st.text(st.characters(exclude_categories=["Cs"]))), unique=True
@@ -51,7 +51,7 @@ def test_prompts_are_those_of_lowered_rows_however_they_are_read() -> None:
     pieces = [[f'"{name}": "{cell}"' for cell in ("x", "y")] for name in ("a", "b")]
     codes = np.array([[0, 1], [1, 1], [0, 0]], np.int32)
     fields = np.array([[1, 0], [0, 1]], np.int32)
-    prompts = Template(("Why?",), pieces).prompts(codes, np.array([2, 1]), fields)
+    prompts = CallTemplate(("Why?",), pieces).prompts(codes, np.array([2, 1]), fields)
     for prompt, row, order in zip(prompts, (2, 1), fields.tolist(), strict=True):
         texts = tuple(Text(pieces[at][codes[row, at]]) for at in order)
         assert prompt[2:-1] == lower(Bag(texts, JSON.separator))

@@ -29,7 +29,7 @@ from relquery.sql.inputs.cells import (
     write_bags,
     write_pieces,
 )
-from relquery.sql.inputs.prompt import Template, pinned_in
+from relquery.sql.inputs.prompt import CallTemplate, pinned_in
 
 # Methods that find better orders if they know which columns determine which (paper 000, section
 # 4.2.1). `tree` finds as good ones without.
@@ -69,7 +69,7 @@ class Inputs:
     pieces: list[Pieces]
     codes: Int32s
     of_row: Int64s
-    template: Template
+    template: CallTemplate
 
     @classmethod
     def of(cls, question: Question) -> Inputs:
@@ -85,7 +85,7 @@ class Inputs:
         first, of_row[asked] = distinct_rows(_in_one_order(codes, bags))
         of_field = {bag[0]: bag for bag in bags}
         modules = tuple(one for at in modules for one in of_field.get(at, (at,)))
-        template = Template(task.sent, pieces, modules, bags, writer)
+        template = CallTemplate(task.sent, pieces, modules, bags, writer)
         return cls(question, pieces, codes[first], of_row, template)
 
     @property

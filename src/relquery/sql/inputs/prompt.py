@@ -28,7 +28,7 @@ SYSTEM_OF_TEXT = (
 _MOST_PARTS = 1 << 14  # that a template keeps: cells of many rows, not those of a million texts
 
 
-class Template:
+class CallTemplate:
     """The prompts of one call. Parts that many rows have are made once for all of them.
 
     query: its text; a number stands for the text of that field. pieces: per field, the text of each
