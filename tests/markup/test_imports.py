@@ -9,7 +9,7 @@ import pytest
 
 from relquery.errors import MarkupError, PromptWarning
 from relquery.markup.imports import Import, MarkupPrompt, New
-from relquery.markup.schema import Schema, Text
+from relquery.markup.schema import LooseText, Schema
 from relquery.prompt import Role
 from tests.cases import case_file
 from tests.data import data_path
@@ -80,7 +80,7 @@ def test_raw_code_and_a_message_in_a_module_are_all_there() -> None:
     with pytest.warns(PromptWarning):
         schema = Schema.load(code)
     texts = {path[-1]: module for path, module in schema.modules()}
-    said = "".join(part.content for part in texts["map.py"].parts if isinstance(part, Text))
+    said = "".join(part.content for part in texts["map.py"].parts if isinstance(part, LooseText))
     assert "return (0 <= position[0] < self.grid_size and" in said
     with pytest.warns(PromptWarning):
         schema = Schema.load(data_path("pml/benchmark/schema/test/schema_code_generation.xml"))

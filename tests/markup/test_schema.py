@@ -12,7 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relquery.errors import MarkupError
-from relquery.markup.schema import Message, Module, ModuleParameter, Part, Schema, Text, Union, tidy
+from relquery.markup.schema import (
+    LooseText,
+    Message,
+    Module,
+    ModuleParameter,
+    Part,
+    Schema,
+    Union,
+    tidy,
+)
 from tests.cases import case_file
 
 TRAVEL = """
@@ -37,7 +46,7 @@ def shape(parts: tuple[Part, ...]) -> list[Any]:
     found: list[Any] = []
     for part in parts:
         match part:
-            case Text(content):
+            case LooseText(content):
                 found.append(content)
             case ModuleParameter(name, length):
                 found.append((name, length))
@@ -102,7 +111,7 @@ class TestFiles:
     def test_a_module_may_be_a_file_in_the_folder(self, folder: Path) -> None:
         (module,) = self.load(folder, "texts/a.txt").parts
         assert isinstance(module, Module)
-        assert module.parts == (Text("text <of> a"),)
+        assert module.parts == (LooseText("text <of> a"),)
 
     @pytest.mark.parametrize("src", ["../secret.txt", "texts/../../secret.txt", "/etc/passwd"])
     def test_no_file_outside_it_is_read(self, folder: Path, src: str) -> None:
@@ -166,7 +175,7 @@ def texts_of(parts: tuple[Part, ...]) -> str:
     found = ""
     for part in parts:
         match part:
-            case Text(content):
+            case LooseText(content):
                 found += content
             case Module(_, inner) | Message(_, inner):
                 found += texts_of(inner)
@@ -216,7 +225,7 @@ def _texts(parts: Iterable[Part]) -> list[str]:
     found = []
     for part in parts:
         match part:
-            case Text(content):
+            case LooseText(content):
                 found.append(content)
             case Module(parts=inner) | Union(modules=inner):
                 found += _texts(inner)

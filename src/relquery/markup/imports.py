@@ -11,12 +11,12 @@ from relquery.errors import MarkupError, did_you_mean, unknown
 from relquery.markup.reader import Element, SourcePosition, Words, read
 from relquery.markup.schema import (
     ROLES,
+    LooseText,
     Message,
     Module,
     ModuleParameter,
     Part,
     Schema,
-    Text,
     Union,
     named,
     tidy,
@@ -183,7 +183,7 @@ def _union_of(parts: tuple[Part, ...]) -> Iterator[tuple[str, str]]:
                 yield from ((module.name, modules[0].name) for module in modules)
             case Message(_, inner):
                 yield from _union_of(inner)
-            case Text() | ModuleParameter() | Module():
+            case LooseText() | ModuleParameter() | Module():
                 pass
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from relquery.errors import MarkupError
 from relquery.markup.reader import SourcePosition
-from relquery.markup.schema import Message, Module, ModuleParameter, Part, Schema, Text, Union
+from relquery.markup.schema import LooseText, Message, Module, ModuleParameter, Part, Schema, Union
 from relquery.markup.tokens import Ids, SchemaFrame, Tokens
 from relquery.prompt import Span
 
@@ -146,7 +146,7 @@ class _Laying:
         for part in parts:
             at = inside.stop
             match part:
-                case Text(content):
+                case LooseText(content):
                     inside.own.append(Own(at, self.lengths[content], content))
                     inside.stop += self.lengths[content]
                 case ModuleParameter():
@@ -202,7 +202,7 @@ def _texts(schema: Schema) -> Iterator[str]:
     for _, module in schema.modules():
         for part in module.parts:
             match part:
-                case Text(content):
+                case LooseText(content):
                     yield content
                 case ModuleParameter(_, _, scaffold) if scaffold:
                     yield scaffold

@@ -14,7 +14,7 @@ from relquery.prompt import SPEAKERS, Role
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class LooseText:
     """Text that stands in no module of its own. It belongs to the module around it."""
 
     content: str
@@ -71,7 +71,7 @@ class Message:
     place: SourcePosition
 
 
-Part: TypeAlias = "Text | ModuleParameter | Module | Union | Message"
+Part: TypeAlias = "LooseText | ModuleParameter | Module | Union | Message"
 
 
 def named(parts: tuple[Part, ...]) -> Iterator[Module | ModuleParameter]:
@@ -171,7 +171,7 @@ class _Definition:
                 # Between the members of a union there is nothing to keep.
                 is_exact = inside.exact and element.tag != "union"
                 if content := child.text if is_exact else tidy(child.text):
-                    yield Text(content)
+                    yield LooseText(content)
                 continue
             self._check_attributes(child)
             match child.tag:
@@ -212,7 +212,7 @@ class _Definition:
         if "src" in element.attributes:
             if parts:
                 raise self._error("A module with src= must not have text of its own.", element)
-            parts = (Text(self._file(element)),)
+            parts = (LooseText(self._file(element)),)
         self._check_names(parts, element)
         cache = element.attributes.get("cache", "true")
         if cache not in ("true", "false"):

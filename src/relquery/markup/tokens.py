@@ -12,12 +12,12 @@ from relquery.backends.base import Backend
 from relquery.errors import MarkupError
 from relquery.markup.imports import Asked, MarkupPrompt, New
 from relquery.markup.schema import (
+    LooseText,
     Message,
     Module,
     ModuleParameter,
     Part,
     Schema,
-    Text,
     Union,
     messages,
 )
@@ -69,7 +69,7 @@ def _texts(
     """The texts of parts. Those that begin with a line break are lines of their own."""
     for part in parts:
         match part:
-            case Text(content):
+            case LooseText(content):
                 yield content
             case ModuleParameter(name):
                 yield (arguments or {}).get(name, "")
@@ -191,7 +191,7 @@ def _spans(message: Message, groups: list[list[Module | Union]]) -> list[Span]:
     spans: list[Span] = []
     for part in message.parts:
         begins = not spans
-        if isinstance(part, Text):
+        if isinstance(part, LooseText):
             spans.append(Span(part.content, message.role, begins=begins))
         elif isinstance(part, Module | Union):
             if begins or spans[-1].reuse is Reuse.PREFIX:
