@@ -17,7 +17,7 @@ from relquery.errors import (
     QueryError,
     RelqueryError,
 )
-from relquery.sql.parser.statements import Text, split
+from relquery.sql.parser.statements import StatementText, split
 from relquery.sql.variables import lent
 
 
@@ -65,7 +65,9 @@ def _words(text: str) -> list[str]:
         raise ConfigError(f"{text}: {error}.") from error
 
 
-def parameters(texts: Sequence[Text], variables: Mapping[str, Any]) -> dict[str, Any] | None:
+def parameters(
+    texts: Sequence[StatementText], variables: Mapping[str, Any]
+) -> dict[str, Any] | None:
     """The values of `$name`; None if the SQL has none.
 
     Raises QueryError for a name that is not a variable.

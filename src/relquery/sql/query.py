@@ -22,7 +22,7 @@ from relquery.sql.executor.context import ExecutionContext
 from relquery.sql.host.database import Database
 from relquery.sql.parser.parameters import Parameters, read_parameters
 from relquery.sql.parser.shell import read_shell
-from relquery.sql.parser.statements import Text, split
+from relquery.sql.parser.statements import StatementText, split
 from relquery.sql.result import CostAccumulator, Result, finished
 from relquery.sql.retrieval.columns import unquoted_table
 
@@ -117,7 +117,7 @@ def explain_query(
 
 
 def _run_one(
-    text: Text,
+    text: StatementText,
     parameters: Parameters,
     database: Database,
     context: ExecutionContext,
@@ -150,7 +150,7 @@ def _run_one(
 
 
 @contextmanager
-def place(text: Text) -> Iterator[None]:
+def place(text: StatementText) -> Iterator[None]:
     """A block for one statement of several: errors say which one they are about."""
     try:
         yield
@@ -177,7 +177,7 @@ def translating(sql: str, database: Database) -> Iterator[None]:
 
 
 @contextmanager
-def naming(text: Text, database: Database) -> Iterator[None]:
+def naming(text: StatementText, database: Database) -> Iterator[None]:
     """A block for one statement. An unknown column raises an error that lists the right tables."""
     try:
         yield
@@ -189,7 +189,7 @@ def naming(text: Text, database: Database) -> Iterator[None]:
 
 
 @contextmanager
-def whole_file(text: Text, database: Database) -> Iterator[None]:
+def whole_file(text: StatementText, database: Database) -> Iterator[None]:
     """A block for one statement. If it is interrupted while DuckDB computes on, a file that it has
     begun is removed, as DuckDB does where it ends in time."""
     file = read_shell(text.query).file if text.kind == "COPY" else None
@@ -204,7 +204,7 @@ def whole_file(text: Text, database: Database) -> Iterator[None]:
         raise
 
 
-def _check_explains(texts: Sequence[Text]) -> None:
+def _check_explains(texts: Sequence[StatementText]) -> None:
     explains = [text for text in texts if text.option is not None and not text.analyzes]
     if len(texts) > 1 and explains and (len(explains) > 1 or explains[0] is not texts[-1]):
         raise _one_at_a_time(len(texts))
@@ -224,7 +224,7 @@ _BINDABLE = {"SELECT", "INSERT", "UPDATE", "DELETE"}
 
 
 def _validate_script(
-    texts: Sequence[Text],
+    texts: Sequence[StatementText],
     parameters: Parameters,
     database: Database,
     context: ExecutionContext,

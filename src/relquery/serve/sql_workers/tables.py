@@ -21,7 +21,7 @@ from relquery.sql import names as ours
 from relquery.sql import tables as hosts
 from relquery.sql.host.database import Database
 from relquery.sql.names import quoted, quoted_text
-from relquery.sql.parser.statements import Text, split
+from relquery.sql.parser.statements import StatementText, split
 
 _DEMO = "demo:"
 _FILE = "file_of_a_table"
@@ -153,7 +153,7 @@ _FORBIDDEN = {
 }  # fmt: skip
 
 
-def check_reads(sql: str, database: Database, tables: Iterable[RegisteredTable]) -> Text:
+def check_reads(sql: str, database: Database, tables: Iterable[RegisteredTable]) -> StatementText:
     """The one statement of a text.
 
     Raises HttpError for what a client may not run, and SqlSyntaxError for what does not parse.

@@ -21,7 +21,7 @@ from relquery.sql.host.catalog import Definition, KeptDefinitions
 from relquery.sql.parser.parameters import Parameters
 from relquery.sql.parser.parse import NoTreeError
 from relquery.sql.parser.shell import Shell, read_shell
-from relquery.sql.parser.statements import Head, Text, read_definition, read_head
+from relquery.sql.parser.statements import Head, StatementText, read_definition, read_head
 from relquery.sql.parser.tokens import blank, tokenize
 from relquery.sql.parser.tree import Query
 
@@ -37,7 +37,7 @@ def no_effect(kept: KeptDefinitions) -> None:
 class Plain:
     """A statement that DuckDB runs as it is. values: of its parameters."""
 
-    text: Text
+    text: StatementText
     values: dict[str, Any] = field(default_factory=dict)
     effect: Effect = no_effect
 
@@ -50,7 +50,7 @@ class Calling:
     may read. values: of its parameters, by name; objects: why DuckDB cannot take some.
     """
 
-    text: Text
+    text: StatementText
     shell: Shell
     tree: Query
     definitions: Definitions
@@ -80,7 +80,7 @@ class Keeping:
     defined: a view or macro with calls, to be checked first.
     """
 
-    text: Text
+    text: StatementText
     effect: Effect = no_effect
     defined: Defined | None = None
 
@@ -88,7 +88,7 @@ class Keeping:
 Statement = Plain | Calling | Keeping
 
 
-def read_statement(text: Text, kept: KeptDefinitions, parameters: Parameters) -> Statement:
+def read_statement(text: StatementText, kept: KeptDefinitions, parameters: Parameters) -> Statement:
     """Read one statement. kept: what the connection keeps at its turn. Raises QueryError."""
     if text.kind == "PREPARE" and kept.searches(text.query):
         # DuckDB might compute the values when it prepares it, and keep them though tables change.
@@ -105,7 +105,7 @@ def read_statement(text: Text, kept: KeptDefinitions, parameters: Parameters) ->
     return _read_query(text, kept, parameters)
 
 
-def _read_query(text: Text, kept: KeptDefinitions, parameters: Parameters) -> Statement:
+def _read_query(text: StatementText, kept: KeptDefinitions, parameters: Parameters) -> Statement:
     """A statement that creates and drops no view or macro."""
     shell = read_shell(text.query)
     _check_written(shell, kept)
@@ -144,7 +144,7 @@ def _check_written(shell: Shell, kept: KeptDefinitions) -> None:
         raise QueryError(f"{view.name} is a view. Only tables can be written to.")
 
 
-def _read_create(text: Text, head: Head, kept: KeptDefinitions) -> Statement:
+def _read_create(text: StatementText, head: Head, kept: KeptDefinitions) -> Statement:
     """CREATE of a view or macro; DuckDB keeps those without calls."""
     plain = Plain(text, effect=lambda kept: kept.forget(head.key))
     definition, start, odd = read_definition(text.query, head)
@@ -177,7 +177,7 @@ def _read_create(text: Text, head: Head, kept: KeptDefinitions) -> Statement:
     return Keeping(text, lambda kept: kept.define(definition), defined)
 
 
-def _named_again(text: Text, head: Head, kept: KeptDefinitions) -> Statement | None:
+def _named_again(text: StatementText, head: Head, kept: KeptDefinitions) -> Statement | None:
     """A statement that creates or drops what has the name of a definition; None for others."""
     if head.key not in kept.definitions or len(head.path) > 1:
         return None

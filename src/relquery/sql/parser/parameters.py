@@ -13,7 +13,7 @@ import numpy as np
 
 from relquery.errors import QueryError
 from relquery.sql.host.database import Database
-from relquery.sql.parser.statements import Text, half_a_character, read_head
+from relquery.sql.parser.statements import StatementText, half_a_character, read_head
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,16 +26,16 @@ class Parameters:
     values: Mapping[str, Any] = field(default_factory=dict)
     objects: Mapping[str, str] = field(default_factory=dict)
 
-    def of(self, text: Text) -> dict[str, Any]:
+    def of(self, text: StatementText) -> dict[str, Any]:
         """The values of a statement's parameters, by the names that it has for them."""
         return {name: self.values[text.number_of(name)] for name in text.parameters}
 
-    def objects_of(self, text: Text) -> dict[str, str]:
+    def objects_of(self, text: StatementText) -> dict[str, str]:
         """Why DuckDB cannot take some of them."""
         pairs = ((name, self.objects.get(text.number_of(name))) for name in text.parameters)
         return {name: why for name, why in pairs if why is not None}
 
-    def plain(self, text: Text) -> dict[str, Any]:
+    def plain(self, text: StatementText) -> dict[str, Any]:
         """All values for a statement without calls. Raises QueryError for one that DuckDB cannot
         take."""
         for why in self.objects_of(text).values():
@@ -43,7 +43,9 @@ class Parameters:
         return self.of(text)
 
 
-def read_parameters(given: object, texts: Sequence[Text], database: Database) -> Parameters:
+def read_parameters(
+    given: object, texts: Sequence[StatementText], database: Database
+) -> Parameters:
     """Check what is given for the parameters of all statements. Raises QueryError."""
     names = (text.number_of(name) for text in texts for name in text.parameters)
     needed = list(dict.fromkeys(names))

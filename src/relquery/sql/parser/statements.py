@@ -23,7 +23,7 @@ from relquery.sql.parser.tokens import (
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class StatementText:
     """One statement of a text.
 
     given: as DuckDB runs it. query: what follows its EXPLAIN, behind as many blanks as there are
@@ -55,7 +55,7 @@ class Text:
         return str(int(parameter) + self.before) if parameter.isdigit() else parameter.lower()
 
 
-def split(sql: str, database: Database) -> list[Text]:
+def split(sql: str, database: Database) -> list[StatementText]:
     """The statements of a text. Raises SqlSyntaxError, and QueryError if there are none."""
     try:
         sql.encode()
@@ -66,7 +66,7 @@ def split(sql: str, database: Database) -> list[Text]:
     parsed = database.statements(plain)
     if not parsed:
         raise QueryError("The query is empty. Give a statement, e.g. SELECT * FROM t.")
-    texts: list[Text] = []
+    texts: list[StatementText] = []
     marks, end = 0, 0
     for number, one in enumerate(parsed, 1):
         start = plain.index(one.text, end)
@@ -74,7 +74,7 @@ def split(sql: str, database: Database) -> list[Text]:
         found = len(unnumbered(tokenize(given), given))
         option, query = explained(blank(plain[:start]) + given)
         texts.append(
-            Text(
+            StatementText(
                 given, query, option, one.kind, one.parameters, marks if found else 0, number,
                 len(parsed), costs=given != sql[start:end],
             )
