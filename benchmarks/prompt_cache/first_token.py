@@ -22,7 +22,7 @@ from relquery.config import EngineConfig
 from relquery.connection import Connection, connect
 from relquery.markup.layout import lay_out
 from relquery.markup.schema import Schema
-from relquery.markup.tokens import Tokens
+from relquery.markup.tokens import TokenizedTexts
 
 if TYPE_CHECKING:
     from relquery.model.served import ServedModel
@@ -133,7 +133,7 @@ def measure_cases(
 def _tokens(model: ServedModel, schema: Schema) -> int:
     """Of all modules."""
     with closing(EmbeddedBackend(model, EngineConfig(cache_tokens=4_096))) as backend:
-        layout = lay_out(schema, Tokens(backend))
+        layout = lay_out(schema, TokenizedTexts(backend))
     return sum(laid.tokens for laid in layout.all())
 
 

@@ -17,7 +17,7 @@ from relquery.markup.layout import Laid, Layout, lay_out
 from relquery.markup.lower import Lowered, as_modules
 from relquery.markup.schema import Schema
 from relquery.markup.schemas import Schemas
-from relquery.markup.tokens import Tokens, as_text
+from relquery.markup.tokens import TokenizedTexts, as_text
 from relquery.prompt import Blank, Nest, Prompt, Reuse, Role, Span
 
 MODEL = "random:layers=1,hidden=32,heads=2,ffn=32"
@@ -38,7 +38,7 @@ def text_of(backend: Backend, ids: tuple[int, ...]) -> str:
 
 def lowered(backend: Backend, schema: str, inside: str) -> tuple[Layout, Lowered]:
     read = Schema.parse(schema)
-    tokens = Tokens(backend)
+    tokens = TokenizedTexts(backend)
     layout = lay_out(read, tokens)
     prompt = MarkupPrompt.parse(f"<prompt schema='{read.name}'>{inside}</prompt>", read)
     return layout, as_modules(prompt, layout, tokens)
@@ -230,7 +230,7 @@ def choose(draw: Callable[[Any], Any], schema: Schema, modules: list[Laid]) -> s
 def test_ranges_never_overlap_and_every_text_appears_once(
     backend: Backend, data: st.DataObject
 ) -> None:
-    tokens = Tokens(backend)
+    tokens = TokenizedTexts(backend)
     schema = Schema.parse(f"<schema name='s'>{data.draw(bodies())}</schema>")
     layout = lay_out(schema, tokens)
     inside = choose(data.draw, schema, list(layout.modules.values()))

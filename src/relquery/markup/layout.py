@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from relquery.errors import MarkupError
 from relquery.markup.reader import SourcePosition
 from relquery.markup.schema import LooseText, Message, Module, ModuleParameter, Part, Schema, Union
-from relquery.markup.tokens import Ids, SchemaFrame, Tokens
+from relquery.markup.tokens import Ids, SchemaFrame, TokenizedTexts
 from relquery.prompt import Span
 
 
@@ -86,7 +86,7 @@ class Layout:
             yield from laid.all()
 
 
-def lay_out(schema: Schema, tokens: Tokens) -> Layout:
+def lay_out(schema: Schema, tokens: TokenizedTexts) -> Layout:
     """Give each part of a schema its positions.
 
     Parts follow one another. Members of a union begin at one position, and what follows them begins

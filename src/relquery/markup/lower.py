@@ -14,7 +14,7 @@ from typing import NamedTuple
 from relquery.errors import MarkupError
 from relquery.markup.imports import Asked, Import, MarkupPrompt, New
 from relquery.markup.layout import Laid, Layout, Own, PositionRange
-from relquery.markup.tokens import Ids, Tokens
+from relquery.markup.tokens import Ids, TokenizedTexts
 from relquery.prompt import Blank, Nest, Prompt, Reuse, Role, Span
 
 
@@ -25,7 +25,7 @@ class Lowered(NamedTuple):
     names: tuple[str, ...]
 
 
-def as_modules(prompt: MarkupPrompt, layout: Layout, tokens: Tokens) -> Lowered:
+def as_modules(prompt: MarkupPrompt, layout: Layout, tokens: TokenizedTexts) -> Lowered:
     """The prompt with its modules as independent spans. Raises MarkupError."""
     asked = Asked.of(prompt.parts)
     skeleton = tokens.skeleton(layout.frame, asked.last)
@@ -50,7 +50,7 @@ def as_modules(prompt: MarkupPrompt, layout: Layout, tokens: Tokens) -> Lowered:
     return Lowered(spans, tuple(chain.name for chain in chains))
 
 
-def module_spans(layout: Layout, chosen: Sequence[Laid], tokens: Tokens) -> list[Span]:
+def module_spans(layout: Layout, chosen: Sequence[Laid], tokens: TokenizedTexts) -> list[Span]:
     """The spans of the schema's own text and of some modules, as in any prompt with them."""
     return _spans(_chains(layout, chosen), layout, tokens)
 
@@ -121,7 +121,9 @@ class _Wanted:
         self.new += [(text.content, PositionRange(start, max(start, stop))) for text in texts]
 
 
-def _added(wanted: _Wanted, layout: Layout, tokens: Tokens) -> tuple[list[tuple[int, Ids]], int]:
+def _added(
+    wanted: _Wanted, layout: Layout, tokens: TokenizedTexts
+) -> tuple[list[tuple[int, Ids]], int]:
     """Token ids that stand in no module's states, with positions; and where the rest begins."""
     uncached = [laid for laid in wanted.imported if not laid.module.is_cached]
     own = [each for laid in uncached for each in laid.own if not each.is_blank]
@@ -167,7 +169,7 @@ def _first_free(gap: PositionRange, length: int, taken: Sequence[PositionRange])
     return start if start + length <= gap.stop else None
 
 
-def _spans(chains: Sequence[_Chain], layout: Layout, tokens: Tokens) -> list[Span]:
+def _spans(chains: Sequence[_Chain], layout: Layout, tokens: TokenizedTexts) -> list[Span]:
     """Each chain as an independent span at its position. They are made once for a layout."""
     known = layout.spans
     new = [chain for chain in chains if chain.path not in known]

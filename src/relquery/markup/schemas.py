@@ -11,7 +11,7 @@ from relquery.markup.imports import MarkupPrompt
 from relquery.markup.layout import Layout, lay_out
 from relquery.markup.lower import Lowered, as_modules, module_spans
 from relquery.markup.schema import Schema
-from relquery.markup.tokens import Tokens, as_text
+from relquery.markup.tokens import TokenizedTexts, as_text
 from relquery.prompt import Answer, Finish, Sampling
 
 
@@ -53,10 +53,10 @@ class Schemas:
     backend: Backend
     _known: dict[str, Schema] = field(default_factory=dict)
     _layouts: dict[str, Layout] = field(default_factory=dict)
-    _tokens: Tokens = field(init=False)
+    _tokens: TokenizedTexts = field(init=False)
 
     def __post_init__(self) -> None:
-        self._tokens = Tokens(self.backend)
+        self._tokens = TokenizedTexts(self.backend)
 
     @property
     def known(self) -> Mapping[str, Schema]:

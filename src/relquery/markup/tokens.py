@@ -140,7 +140,7 @@ class Skeleton:
 
 
 @dataclass(slots=True)
-class Tokens:
+class TokenizedTexts:
     """Tokenises for one backend, each text once."""
 
     backend: Backend
