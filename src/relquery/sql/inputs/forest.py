@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Tree:
+class CallTree:
     """A call. items: the data of a part, as JSON texts. below: the calls whose answers it reads,
     by their place in the forest. is_part: whether its answer is read by another call. level: how
     many calls are below one another."""
@@ -60,13 +60,13 @@ class Forest:
     sampling: Sampling
     backend: Backend
     form: PromptForm = "json"
-    trees: list[Tree] = field(default_factory=list)
+    trees: list[CallTree] = field(default_factory=list)
     roots: list[int | None] = field(default_factory=list)
     room: int = field(init=False)
     most_answers: int = field(init=False)
     _longest: int = field(init=False)
     _around: int = field(init=False)
-    _known: dict[Tree, int] = field(default_factory=dict)
+    _known: dict[CallTree, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         limits = [self.backend.limits.context, self.backend.limits.cache_tokens]
@@ -94,7 +94,7 @@ class Forest:
         parts = self._parts(group)
         if not parts or (len(parts) > 1 and self.most_answers < 2):
             return None
-        calls = [self._add(Tree(part, (), len(parts) > 1)) for part in parts]
+        calls = [self._add(CallTree(part, (), len(parts) > 1)) for part in parts]
         level = 0
         while len(calls) > 1:
             level += 1
@@ -103,12 +103,12 @@ class Forest:
             ends = [-(-at * len(calls) // runs) for at in range(runs + 1)]
             read = [tuple(calls[ends[at] : ends[at + 1]]) for at in range(runs)]
             calls = [
-                self._add(Tree((), below, runs > 1, level)) if len(below) > 1 else below[0]
+                self._add(CallTree((), below, runs > 1, level)) if len(below) > 1 else below[0]
                 for below in read
             ]
         return calls[0]
 
-    def _add(self, tree: Tree) -> int:
+    def _add(self, tree: CallTree) -> int:
         at = self._known.setdefault(tree, len(self.trees))
         if at == len(self.trees):
             self.trees.append(tree)
