@@ -35,7 +35,7 @@ models = typer.Typer(
 )
 
 
-class Weights(Enum):
+class WeightFormat(Enum):
     """The format in which models of text would have their weights."""
 
     FOUR_BITS = "Q4_K_M"
@@ -46,8 +46,8 @@ class Weights(Enum):
 def list_(
     ctx: typer.Context,
     weights: Annotated[
-        Weights, typer.Option(help="In which format models of text would be.")
-    ] = Weights.FOUR_BITS,
+        WeightFormat, typer.Option(help="In which format models of text would be.")
+    ] = WeightFormat.FOUR_BITS,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     if ctx.invoked_subcommand is not None:
@@ -124,7 +124,7 @@ def _say(console: Console, line: str) -> None:
 
 def name_of(one: Forecast) -> str:
     """The name by which a model in a format is opened."""
-    is_packed = one.form == Weights.FOUR_BITS.value
+    is_packed = one.form == WeightFormat.FOUR_BITS.value
     model = one.model
     return f"{model.gguf}:{one.form}" if is_packed else model.name
 
