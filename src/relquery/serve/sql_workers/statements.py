@@ -25,7 +25,7 @@ from relquery.serve.errors import bad_request, stopping
 from relquery.serve.server import CountedSink, NamedModel, RequestScope
 from relquery.serve.settings import ServeConfig
 from relquery.serve.sql_workers.pool import Worker, WorkerPool
-from relquery.serve.sql_workers.work import Work, WorkerJob
+from relquery.serve.sql_workers.work import LimitedJob, WorkerJob
 from relquery.serve.streaming import ResponseStream
 
 AT_ONCE = 8
@@ -162,7 +162,7 @@ class Statements:
         scope.model = model.name
         names, limits = scope.server.names_of(model), (self._window, self._most)
         about = model.facts, tenant, declared, model.adapter, names
-        work, task = Work(job, *about, self._file(tenant), *limits), WorkerTask()
+        work, task = LimitedJob(job, *about, self._file(tenant), *limits), WorkerTask()
         self._waiting[tenant].append(partial(self._begin, task, work, scope, model))
         self._next(tenant)
         return task
@@ -181,7 +181,9 @@ class Statements:
         if not waiting:
             del self._waiting[tenant]
 
-    def _begin(self, task: WorkerTask, work: Work, scope: RequestScope, model: NamedModel) -> None:
+    def _begin(
+        self, task: WorkerTask, work: LimitedJob, scope: RequestScope, model: NamedModel
+    ) -> None:
         # The first statement of a tenant goes before those of tenants that have several.
         work = work._replace(gives_way=self._running[work.tenant] > 0)
         self._running[work.tenant] += 1
@@ -197,7 +199,9 @@ class Statements:
 
         running.add_done_callback(ended)
 
-    def _run(self, task: WorkerTask, work: Work, scope: RequestScope, model: NamedModel) -> Any:
+    def _run(
+        self, task: WorkerTask, work: LimitedJob, scope: RequestScope, model: NamedModel
+    ) -> Any:
         """What a job gives. Raises what it raises, and HttpError if its process ends on the way."""
         task.check()
         worker = self.pool.take(reserved=not work.gives_way)
@@ -246,7 +250,7 @@ class _Hosted:
         self._writer = Thread(target=self._write, name="relquery-sql-out", daemon=True)
         self._writer.start()
 
-    def run(self, work: Work) -> Any:
+    def run(self, work: LimitedJob) -> Any:
         """What the job gives. Raises what it raises, and EOFError or OSError if the worker ends."""
         send(self._pipe, [work])
         while True:

@@ -30,7 +30,7 @@ class WorkerJob(NamedTuple):
     given: Mapping[str, Any]
 
 
-class Work(NamedTuple):
+class LimitedJob(NamedTuple):
     """A job and its limits. Sent to a worker first; it says what comes of it by a Replied."""
 
     job: WorkerJob

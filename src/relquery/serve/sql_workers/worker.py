@@ -43,7 +43,7 @@ from relquery.prompt import Answer, Finish
 from relquery.serve.errors import bad_request
 from relquery.serve.sql_workers.jobs import JOBS, JobContext, run_sql
 from relquery.serve.sql_workers.tables import Tables
-from relquery.serve.sql_workers.work import Work
+from relquery.serve.sql_workers.work import LimitedJob
 from relquery.sql.exchange.arrow import Most
 from relquery.sql.executor.context import Models
 from relquery.sql.retrieval.functions import install_count
@@ -257,7 +257,7 @@ def _give_way_later(niceness: int) -> None:
     os.setpriority(os.PRIO_PGRP, 0, niceness)
 
 
-def _done(work: Work, pipe: Pipe, desk: JobContext) -> Replied:
+def _done(work: LimitedJob, pipe: Pipe, desk: JobContext) -> Replied:
     server = _Server(pipe, work.facts)
     link = Link(work.facts.name, {}, process=server)
     engine = PortionedEngine(link, work.window, work.most)
