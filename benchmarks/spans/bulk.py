@@ -20,7 +20,7 @@ from relquery.reordering.reorder import reorder
 from relquery.spans.execute import execute
 from relquery.spans.orders import Orders, as_table
 from relquery.spans.run import result_of
-from relquery.spans.work import Work
+from relquery.spans.work import QueryWork
 
 if TYPE_CHECKING:
     from relquery.model.served import ServedModel
@@ -198,7 +198,7 @@ def _as_spans(rows: Rows) -> list[Node]:
 
 def _asked(connection: Connection, queries: list[Node]) -> int:
     """What `run_bulk` does, in the order given."""
-    works = [Work(optimize(query)) for query in queries]
+    works = [QueryWork(optimize(query)) for query in queries]
     results = [result_of(work, 0.0) for work in execute(works, connection.backend)]
     assert not any(result.error for result in results)
     return sum(result.report.cached_tokens for result in results)

@@ -13,7 +13,7 @@ from relquery.connection import Connection
 from relquery.errors import QueryError
 from relquery.ir.nodes import Node
 from relquery.spans.execute import execute
-from relquery.spans.work import Work
+from relquery.spans.work import QueryWork
 
 LONG = "Apply for a job as a cook in a kitchen by the sea, with ten years behind the stove."
 CORPUS = [f"Fact {n}: {'word ' * 20}{n}" for n in range(8)]
@@ -61,7 +61,7 @@ def test_a_passage_is_found_in_the_cache_at_any_position(con: Connection) -> Non
 
 def test_optimisation_for_the_cache_changes_no_answer(con: Connection) -> None:
     judge = span.generate("Best?", span.plus(email(), span.plus("Another."), "x"), max_tokens=8)
-    as_written = Work(judge)
+    as_written = QueryWork(judge)
     for _ in execute([as_written], con.backend):
         pass
     assert con.run(judge).texts == as_written.outcome()[0]

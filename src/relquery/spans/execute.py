@@ -11,7 +11,7 @@ from relquery.backends.base import Answers, Backend, cancel
 from relquery.errors import ConfigError, QueryError
 from relquery.ir.nodes import Generate
 from relquery.prompt import Answer, Finish, Nest, Prompt, Reuse, Sampling, Span
-from relquery.spans.work import Work
+from relquery.spans.work import QueryWork
 
 
 def as_plain(prompt: Prompt) -> Prompt:
@@ -57,17 +57,17 @@ T = TypeVar("T")
 _NO_ANSWER = Answer(None, Finish.ERROR, "The backend gave no answer.")
 Progress = Callable[[str, int, int], None]
 WINDOW = 32  # concurrent queries with inner generations; few enough to keep their states cached
-_Ready = tuple[Work, Generate]
-_Asked = tuple[Work, Generate, Prompt]
+_Ready = tuple[QueryWork, Generate]
+_Asked = tuple[QueryWork, Generate, Prompt]
 
 
 def execute(
-    works: Sequence[Work],
+    works: Sequence[QueryWork],
     backend: Backend,
     *,
     independent: bool = True,
     progress: Progress | None = None,
-) -> Iterator[Work]:
+) -> Iterator[QueryWork]:
     """Run queries, starting them in the given order. Yields each when it ends or fails.
 
     independent: False sends children of plus as ordinary text, one after another.
@@ -89,7 +89,7 @@ def execute(
 class _Execution:
     def __init__(
         self,
-        works: Sequence[Work],
+        works: Sequence[QueryWork],
         backend: Backend,
         independent: bool,
         progress: Progress | None,
@@ -101,7 +101,7 @@ class _Execution:
         self._total, self._answered = sum(work.total for work in works), 0
         self._left = len(works)
 
-    def ended(self) -> Iterator[Work]:
+    def ended(self) -> Iterator[QueryWork]:
         yield from self._admit()
         while self.streams and self._left:
             for (work, task, prompt), answer in self.streams.receive():
@@ -115,7 +115,7 @@ class _Execution:
                     yield self._end(work)
             yield from self._admit()
 
-    def _admit(self) -> Iterator[Work]:
+    def _admit(self) -> Iterator[QueryWork]:
         """Start the next queries. Yields those that end immediately."""
         ready: list[_Ready] = []
         while self._waiting and (self._nested < WINDOW or not self._waiting[0].nested):
@@ -127,12 +127,14 @@ class _Execution:
         for work in self._send(ready):
             yield self._end(work)
 
-    def _end(self, work: Work) -> Work:
+    def _end(self, work: QueryWork) -> QueryWork:
         self._nested -= work.nested
         self._left -= 1
         return work
 
-    def _take(self, work: Work, task: Generate, prompt: Prompt, answer: Answer) -> list[_Ready]:
+    def _take(
+        self, work: QueryWork, task: Generate, prompt: Prompt, answer: Answer
+    ) -> list[_Ready]:
         trouble = None
         if answer.finish is Finish.LENGTH and answer.text is not None:
             work.notes.append(_cut(work, task, answer))
@@ -146,7 +148,7 @@ class _Execution:
             answer = replace(answer, tokens=None)
         return self._guarded(work, lambda: work.take(task, prompt, answer))
 
-    def _guarded(self, work: Work, step: Callable[[], list[Generate]]) -> list[_Ready]:
+    def _guarded(self, work: QueryWork, step: Callable[[], list[Generate]]) -> list[_Ready]:
         """Run a step of a query. Its error fails only that query."""
         try:
             return [(work, task) for task in step()]
@@ -154,7 +156,7 @@ class _Execution:
             work.error = str(error)
             return []
 
-    def _send(self, ready: Iterable[_Ready]) -> list[Work]:
+    def _send(self, ready: Iterable[_Ready]) -> list[QueryWork]:
         """Send prompts with equal sampling together. Returns the queries that failed."""
         groups: dict[Sampling, list[_Asked]] = {}
         failed = []
@@ -177,7 +179,7 @@ class _Execution:
         return failed
 
 
-def _cut(work: Work, task: Generate, answer: Answer) -> str:
+def _cut(work: QueryWork, task: Generate, answer: Answer) -> str:
     used = "this is the answer" if task is work.root else "outer generations read the cut text"
     limit = task.sampling.max_tokens
     remedy = f"Raise max_tokens (now {limit}) to get the whole answer."

@@ -15,7 +15,7 @@ from relquery.spans.bags import order_bags
 from relquery.spans.corpus import Corpora, lookup
 from relquery.spans.execute import Progress, execute
 from relquery.spans.orders import Orders
-from relquery.spans.work import Work
+from relquery.spans.work import QueryWork
 
 _SHOWN = 60  # characters of a text
 _LINES = 8  # of a tree before and after a rule
@@ -106,7 +106,7 @@ def explain(
     find, steps = lookup(corpora or {}), list[RewriteStep]()
     optimized = optimize(node, for_, arity=arity, retrieve=find, trace=steps)
     (after,) = order_bags([optimized], orders or Orders(), keep=warm, traces=[steps])
-    work = Work(after, find, hold_root=True)
+    work = QueryWork(after, find, hold_root=True)
     if warm:
         if backend is None:
             raise ConfigError("warm is set, but there is no backend. Pass a backend.")
@@ -117,7 +117,7 @@ def explain(
     return SpanExplanation(node, after, tuple(steps), asks)
 
 
-def _ask(work: Work, task: Generate, backend: Backend | None) -> ExplainedPrompt:
+def _ask(work: QueryWork, task: Generate, backend: Backend | None) -> ExplainedPrompt:
     waits_for = work.waits_for(task)
     if waits_for:
         return ExplainedPrompt(work.where(task), (), waits_for)

@@ -21,7 +21,7 @@ from relquery.spans.corpus import Corpora, lookup
 from relquery.spans.execute import Progress, execute
 from relquery.spans.orders import Orders, shared_in_order
 from relquery.spans.result import SpanReport, SpanResult
-from relquery.spans.work import Work
+from relquery.spans.work import QueryWork
 
 
 def prepare(node: Node, backend: Backend) -> int:
@@ -94,7 +94,7 @@ def run(
         prepare(node, backend)
     optimized = optimize(node, for_, arity=arity, retrieve=find)
     (ordered,) = order_bags([optimized], orders or Orders())
-    work = Work(ordered, find)
+    work = QueryWork(ordered, find)
     for _ in execute([work], backend, independent=independent, progress=progress):
         pass
     result = result_of(work, clock() - start)
@@ -103,7 +103,7 @@ def run(
     return result
 
 
-def result_of(work: Work, seconds: float) -> SpanResult:
+def result_of(work: QueryWork, seconds: float) -> SpanResult:
     """The result of an executed query."""
     report = SpanReport(tuple(work.generations), seconds, tuple(work.notes))
     if work.error is not None:
@@ -143,13 +143,13 @@ def run_bulk(
     works = _plan(nodes, for_, arity, find, orders or Orders())
     results: dict[int, SpanResult] = {}
     index_of = {id(work): index for index, work in enumerate(works)}
-    planned = [work for work in works if isinstance(work, Work)]
+    planned = [work for work in works if isinstance(work, QueryWork)]
     if cache_tokens is None:
         cache_tokens = backend.limits.cache_tokens
     order = order_of([shared_parts(work.root) for work in planned], cache_tokens)
     ordered = [planned[place] for place in order]
     for node, work in zip(nodes, works, strict=True):
-        if independent and isinstance(work, Work):
+        if independent and isinstance(work, QueryWork):
             prepare(node, backend)
     for work in execute(ordered, backend, independent=independent, progress=progress):
         results[index_of[id(work)]] = result_of(work, clock() - start)
@@ -161,10 +161,10 @@ def run_bulk(
 
 def _plan(
     nodes: Sequence[Node], for_: Goal, arity: int, find: Lookup, orders: Orders
-) -> list[Work | str]:
-    """Each query as executable Work, or the reason why it cannot run."""
+) -> list[QueryWork | str]:
+    """Each query as executable QueryWork, or the reason why it cannot run."""
     trees: dict[int, Node] = {}
-    found: dict[int, Work | str] = {}
+    found: dict[int, QueryWork | str] = {}
     for index, node in enumerate(nodes):
         try:
             verify(node)
@@ -174,7 +174,7 @@ def _plan(
     ordered = order_bags(list(trees.values()), orders)
     for index, tree in zip(trees, ordered, strict=True):
         try:
-            found[index] = Work(tree, find)
+            found[index] = QueryWork(tree, find)
         except QueryError as error:
             found[index] = str(error)
     return [found[index] for index in range(len(nodes))]

@@ -111,7 +111,7 @@ MAX_DEPTH = 64  # of nested exchanges and nests
 _Task = Generate | Retrieve
 
 
-class Work:
+class QueryWork:
     """The generations of one optimised query, and the retrievals that wait for an answer.
 
     root: the current tree; each generation is a separate object (see `unshare`).
