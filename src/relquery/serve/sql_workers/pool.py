@@ -34,7 +34,7 @@ WARM = 4
 _ALONE = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
-class Worker:
+class SqlWorker:
     """A process that does one job. pipe: to it."""
 
     def __init__(self, pipe: Connection) -> None:
@@ -82,7 +82,7 @@ class WorkerPool:
         self._config = config
         # Of searched tables, which are the same for all.
         self._indexes = TemporaryDirectory(prefix="relquery-indexes-")
-        self._lock, self._warm = Lock(), deque[Worker]()
+        self._lock, self._warm = Lock(), deque[SqlWorker]()
         self._tables: tuple[RegisteredTable, ...] | None = None
         self._closed = False
         self._process: BaseProcess | None = None
@@ -106,7 +106,7 @@ class WorkerPool:
         with self._lock:
             return self._await_tables()
 
-    def take(self, *, reserved: bool) -> Worker:
+    def take(self, *, reserved: bool) -> SqlWorker:
         """A worker, of which the caller says when it is not needed any more. reserved: whether it
         may be the last one that is ready. Raises EOFError or OSError once the pool is closed."""
         with self._lock:
@@ -166,14 +166,14 @@ class WorkerPool:
             self._tables = tuple(told.value)
         return self._tables
 
-    def _forked(self) -> Worker:
+    def _forked(self) -> SqlWorker:
         self._await_tables()
         ours, theirs = Pipe()
         number = None if self._process is None else self._process.pid
         with suppress(OSError):  # its end is seen at the pipe
             send_handle(self._control, theirs.fileno(), number)
         theirs.close()
-        return Worker(ours)
+        return SqlWorker(ours)
 
 
 def zygote(control: Connection, config: ServeConfig, indexes: str) -> None:

@@ -24,7 +24,7 @@ from relquery.serve.auth import queue_full
 from relquery.serve.errors import bad_request, stopping
 from relquery.serve.server import CountedSink, NamedModel, RequestScope
 from relquery.serve.settings import ServeConfig
-from relquery.serve.sql_workers.pool import Worker, WorkerPool
+from relquery.serve.sql_workers.pool import SqlWorker, WorkerPool
 from relquery.serve.sql_workers.work import LimitedJob, WorkerJob
 from relquery.serve.streaming import ResponseStream
 
@@ -58,7 +58,7 @@ class WorkerTask(ResponseStream[Any]):
         self._loop = asyncio.get_running_loop()
         self._room = BoundedSemaphore(MOST_TOLD)
         self._reason: str | None = None
-        self._worker: Worker | None = None
+        self._worker: SqlWorker | None = None
         self._lock = Lock()
 
     def tell(self, part: Any) -> None:
@@ -70,7 +70,7 @@ class WorkerTask(ResponseStream[Any]):
             self._loop.call_soon_threadsafe(lambda: None if self.over else self.put(part))
 
     @contextmanager
-    def runs_in(self, worker: Worker) -> Iterator[None]:
+    def runs_in(self, worker: SqlWorker) -> Iterator[None]:
         """A block in which a worker does the job. Raises CancelledError if it was stopped."""
         with self._lock:
             self.check()
