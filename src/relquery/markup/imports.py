@@ -204,7 +204,7 @@ def _where_it_is(name: str, around: Sequence[Part]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PromptContents:
     """Imports by module name, and new text by where it stands.
 
     first: before the first import. after: after each import, up to the next. last: after the last
@@ -217,7 +217,7 @@ class Asked:
     last: Sequence[New] = ()
 
     @classmethod
-    def of(cls, parts: Sequence[PromptPart]) -> Asked:
+    def of(cls, parts: Sequence[PromptPart]) -> PromptContents:
         """From what stands in a prompt or in an imported module."""
         imports: dict[str, Import] = {}
         groups: list[list[New]] = [[]]

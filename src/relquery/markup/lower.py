@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from relquery.errors import MarkupError
-from relquery.markup.imports import Asked, Import, MarkupPrompt, New
+from relquery.markup.imports import Import, MarkupPrompt, New, PromptContents
 from relquery.markup.layout import Laid, Layout, Own, PositionRange
 from relquery.markup.tokens import Ids, TokenizedTexts
 from relquery.prompt import Blank, Nest, Prompt, Reuse, Role, Span
@@ -27,7 +27,7 @@ class Lowered(NamedTuple):
 
 def as_modules(prompt: MarkupPrompt, layout: Layout, tokens: TokenizedTexts) -> Lowered:
     """The prompt with its modules as independent spans. Raises MarkupError."""
-    asked = Asked.of(prompt.parts)
+    asked = PromptContents.of(prompt.parts)
     skeleton = tokens.skeleton(layout.frame, asked.last)
     own = [each.content for each in layout.own if not each.is_blank]
     if [run for run in skeleton.runs if run] != own:
@@ -98,7 +98,9 @@ class _Wanted:
     arguments: list[tuple[str, PositionRange, Import, str]] = field(default_factory=list)
     new: list[tuple[str, PositionRange]] = field(default_factory=list)
 
-    def take(self, asked: Asked, modules: Mapping[str, Laid], inside: PositionRange) -> None:
+    def take(
+        self, asked: PromptContents, modules: Mapping[str, Laid], inside: PositionRange
+    ) -> None:
         """Follow the imports of a schema or a module. inside: its positions.
 
         Text after an import may stand anywhere up to the next import, or the end.
@@ -111,7 +113,7 @@ class _Wanted:
             self.imported.append(laid)
             for parameter, text in imported.arguments.items():
                 self.arguments.append((text, laid.parameters[parameter], imported, parameter))
-            within = Asked.of(imported.parts)
+            within = PromptContents.of(imported.parts)
             self.take(within, laid.inside, laid.range)
             last = max((laid.inside[one].range.stop for one in within.imports), default=None)
             self._add(within.last, laid.range.start if last is None else last, laid.range.stop)

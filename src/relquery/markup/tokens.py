@@ -10,7 +10,7 @@ from typing import TypeAlias
 from relquery.arrays import TokenIds
 from relquery.backends.base import Backend
 from relquery.errors import MarkupError
-from relquery.markup.imports import Asked, MarkupPrompt, New
+from relquery.markup.imports import MarkupPrompt, New, PromptContents
 from relquery.markup.schema import (
     LooseText,
     Message,
@@ -30,7 +30,7 @@ def as_text(prompt: MarkupPrompt) -> Prompt:
     What the prompt adds stands after the import before it, or before the first import; after the
     last import it follows the whole schema. Modules and added texts are lines of their own.
     """
-    asked = Asked.of(prompt.parts)
+    asked = PromptContents.of(prompt.parts)
     said = [
         (message.role, list(_texts(message.parts, asked)))
         for message in messages(prompt.schema.parts)
@@ -64,7 +64,7 @@ def trailing(added: Sequence[New], *, is_open: bool) -> list[tuple[Role | None, 
 
 
 def _texts(
-    parts: Sequence[Part], asked: Asked, arguments: Mapping[str, str] | None = None
+    parts: Sequence[Part], asked: PromptContents, arguments: Mapping[str, str] | None = None
 ) -> Iterator[str]:
     """The texts of parts. Those that begin with a line break are lines of their own."""
     for part in parts:
@@ -83,9 +83,9 @@ def _texts(
                 raise AssertionError("a message stands in no module")
 
 
-def _imported(asked: Asked, name: str) -> str:
+def _imported(asked: PromptContents, name: str) -> str:
     imported = asked.imports[name]
-    inside = Asked.of(imported.parts)
+    inside = PromptContents.of(imported.parts)
     texts = list(_texts(imported.module.parts, inside, imported.arguments))
     return _joined([*texts, *(f"\n{new.content}" for new in inside.last)])
 
