@@ -1,4 +1,4 @@
-"""What users of an engine hand in, checked at the call."""
+"""Checks of what users hand to an engine, at the call."""
 
 from __future__ import annotations
 

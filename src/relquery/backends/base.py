@@ -1,4 +1,4 @@
-"""What every backend offers: the embedded engine, a server, a provider's API."""
+"""The interface of every backend: the embedded engine, a server, a provider's API."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OnAnswer = Callable[[int, Answer], None]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a plan for a backend goes by; None where it is not known."""
+    """Properties of a backend that plans go by; None where it is not known."""
 
     context: int | None = None
     """Positions that the model has for a prompt and its answer."""
@@ -56,7 +56,7 @@ class SpanState:
 
 
 class Insight:
-    """What an engine of ours tells without computing an answer, and no server does.
+    """Figures that an engine of ours tells without computing an answer, and no server does.
 
     This one knows nothing: it is asked nothing, and its methods give None.
     """
@@ -117,7 +117,7 @@ class Insight:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What a provider has been asked since the backend was opened, and what that took.
+    """Counts of what a provider was asked since the backend was opened, and of what that took.
 
     For the numbers of tokens see Answer.
     """
@@ -279,7 +279,7 @@ def _telling(answers: Answers, on_answer: OnAnswer) -> Answers:
 
 @runtime_checkable
 class Answering(Protocol):
-    """What tells an object with a name that answers prompts; see Backend."""
+    """The part of a Backend that a wrapper needs: a name, and answers to prompts."""
 
     def answer(self, prompts: Sequence[Prompt], sampling: Sampling) -> Answers:
         """(index into prompts, answer) as they come; see Backend."""

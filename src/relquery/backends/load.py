@@ -1,4 +1,4 @@
-"""Which backend a model's name means, and which options it takes."""
+"""Backends by the names of models, with the options that each takes."""
 
 from __future__ import annotations
 

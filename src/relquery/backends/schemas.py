@@ -144,7 +144,7 @@ def arguments_followed(schema: str) -> str:
 
 
 class _Reader:
-    """Writes a schema anew."""
+    """A reader of schemas that writes each anew."""
 
     def __init__(self, whole: Any, all_keys: bool) -> None:
         self._whole, self._all_keys = whole, all_keys

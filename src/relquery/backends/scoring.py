@@ -19,7 +19,7 @@ Ask = Callable[[Sequence[Prompt], Sampling, Normalization], Sequence[Answer]]
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Scores:
-    """How likely each label is as the answer to one prompt.
+    """Log-probabilities of labels as the answer to one prompt.
 
     log_probabilities: of the labels, in the order in which they were given; none where there is an
     error. error: why the prompt could not be scored, else None.

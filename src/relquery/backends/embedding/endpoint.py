@@ -41,7 +41,7 @@ _TOO_LARGE = re.compile(
 
 
 class NoVectorsError(RequestError):
-    """Of a reply without a vector for each text, as servers give in passing."""
+    """A reply without a vector for each text, as servers give in passing."""
 
 
 class TooLargeError(RequestError):

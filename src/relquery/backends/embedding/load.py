@@ -1,4 +1,4 @@
-"""Which embedder a name means, and which options it takes; an encoder on this machine."""
+"""Embedders by name, with the options that each takes; an encoder on this machine."""
 
 from __future__ import annotations
 

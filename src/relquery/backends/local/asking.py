@@ -27,7 +27,7 @@ Spell = Callable[[list[int]], str]
 
 
 class Begun(NamedTuple):
-    """What is known of a prompt once its answer has begun. For the fields see Answer."""
+    """Facts about a prompt whose answer has begun. For the fields see Answer."""
 
     prompt_tokens: int
     cached_tokens: int
@@ -119,7 +119,7 @@ def _may_begin(text: str, stops: Sequence[str]) -> int:
 
 
 class Asking:
-    """How the prompts of one call are asked.
+    """The way in which the prompts of one call are asked.
 
     placing: see relquery.engine.requests.pieces. Stop strings do not cut an answer among labels.
     scored: the labels must be weighed, normalised so; None where they need not. Then they are

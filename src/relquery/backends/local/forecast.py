@@ -1,4 +1,4 @@
-"""What models of the catalogue would do on this machine's processor: memory, and tokens a second.
+"""Forecasts for models of the catalogue on this machine's processor: memory, and tokens a second.
 
 By its roofline. An answer that is decoded alone reads all weights for each token; a prompt takes
 two operations for each weight and token. How many weights and operations a second there are is
@@ -49,7 +49,7 @@ _OPENED = {FLOAT32: ("float32", 0), BFLOAT16: ("bfloat16", 0), FOUR_BITS: ("bflo
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """Of a machine, with weights in one format."""
+    """The speed of a machine with weights in one format."""
 
     weights: float
     """Read in a second while one answer is decoded."""

@@ -1,4 +1,4 @@
-"""Where the loop of an engine runs, as those see it who ask it: in their own thread, in one of its
+"""Hosts of an engine's loop, as those see it who ask it: in their own thread, in one of its
 own, or in another process.
 """
 
@@ -25,8 +25,8 @@ CLOSED = "The engine is closed. Open another one: relquery.Engine(model)."
 
 
 class Sink(Protocol):
-    """Where a job's answers go. The engine's thread calls it, in this order; it must not wait, and
-    raises nothing."""
+    """The receiver of a job's answers. The engine's thread calls it, in this order; it must not
+    wait, and raises nothing."""
 
     def piece(self, index: int, piece: Piece) -> None:
         """A part of an answer has been drawn; only for jobs that are streamed."""
@@ -76,7 +76,7 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What never changes about an open engine's model; see Limits."""
+    """Constants of an open engine's model; see Limits."""
 
     name: str
     context: int
@@ -89,7 +89,7 @@ class Facts:
 
 
 class EngineControl(Protocol):
-    """What an engine is told and asked between two steps. Each waits for the step that runs."""
+    """Commands to an engine between two steps. Each waits for the step that runs."""
 
     def cancel(self, sink: Sink) -> bool:
         """End what is open of a job; False if nothing is."""
@@ -100,8 +100,8 @@ class EngineControl(Protocol):
 
 
 class EngineHost(EngineControl, Protocol):
-    """Where an engine runs: EmbeddedBackend in the thread of who asks, Worker in a thread that any
-    other may ask, Link in another process."""
+    """The place where an engine runs: EmbeddedBackend in the thread of who asks, Worker in a thread
+    that any other may ask, Link in another process."""
 
     @property
     def clock(self) -> Clock:

@@ -79,7 +79,7 @@ class Labels:
 
 
 class ComparedTexts:
-    """What an answer is compared with.
+    """Texts that an answer is compared with.
 
     end: ids that end an answer. stop: strings that do, and are cut from it.
     """

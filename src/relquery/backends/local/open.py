@@ -169,7 +169,7 @@ def compare_with_stock(model: str) -> Iterator[TextComparison]:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedSpec:
-    """What a name such as "simulated:a100-opt13b,speed=10,length=50" says.
+    """A name such as "simulated:a100-opt13b,speed=10,length=50", read.
 
     machine: one of SERVED, or a file of `relquery calibrate`. step: seconds of any step, in place
     of a machine. speed: how many times as fast everything is. length: tokens of an answer; None for

@@ -36,7 +36,7 @@ _LONGEST = 0.1  # seconds in which commands are taken before the next step
 
 
 class Engine:
-    """Serves relQueries as they come, from any thread; a policy says which goes first.
+    """A server of relQueries as they come, from any thread; a policy says which goes first.
 
     model: "demo", a Hugging Face name or folder, "random:layers=8,hidden=256", or
         "simulated:a100-opt13b" (see backends.local.open). "BASE+ADAPTER": with an adapter.
@@ -224,7 +224,8 @@ def nothing() -> None:
 
 
 class Worker:
-    """Serves jobs with an engine until it is told to stop; then closes it. See EngineHost.
+    """A thread that serves jobs with an engine until it is told to stop, and then closes it. See
+    EngineHost.
 
     engine: used on the thread alone. clock: its clock. closed: whether it takes no commands any
     more. turned: called on the thread after each turn, when sinks have what the step gave.

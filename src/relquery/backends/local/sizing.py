@@ -39,7 +39,7 @@ _UNITS = {"": 1} | {
 
 @dataclass(frozen=True, slots=True)
 class Sizing:
-    """How a budget is used, in bytes.
+    """Shares of a memory budget, in bytes.
 
     step: of the largest step. cache: of the KV cache. max_input: tokens of the longest prompt whose
     answer is one pass, labels of LABEL_TOKENS after it included. bound: what it is bound by.
@@ -187,7 +187,7 @@ SIZES = {"store_memory": "1GiB", "store_disk": "10GiB"}
 
 @dataclass(frozen=True, slots=True)
 class StoreOptions:
-    """Where states of modules are kept beside the cache.
+    """Stores for the states of modules beside the cache.
 
     folder: on disk; None for not there. memory, disk: bytes that they may take.
     """

@@ -1,4 +1,4 @@
-"""What an engine is doing now, as people and monitors see it."""
+"""The state of a running engine, as people and monitors see it."""
 
 from __future__ import annotations
 

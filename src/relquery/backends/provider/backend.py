@@ -30,7 +30,7 @@ _MOST_STOPS = 4
 
 
 class ProviderBackend(Backend):
-    """Asks a server, `max_concurrency` prompts at a time, started in the order given.
+    """A backend that asks a server, `max_concurrency` prompts at a time, in the order given.
 
     model: the name that the server knows. Raises ModelError for a key that is none,
     MissingExtraError and ConfigError. Without a key, `check` and `answer` raise ModelError.
@@ -145,7 +145,7 @@ Item = tuple[int, Answer] | Exception | None
 
 @dataclass(slots=True)
 class AnswerQueue:
-    """What has come: answers, warnings, or what ended the work; None comes last."""
+    """A queue of answers, warnings, and what ended the work; None comes last."""
 
     on_answer: OnAnswer = lambda index, answer: None
     """Called with each answer, in the thread that talks to the server."""

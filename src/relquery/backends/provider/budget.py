@@ -37,7 +37,7 @@ Usd = Callable[[Usage], float]
 
 @dataclass(slots=True)
 class CallPrice:
-    """What a call of a model costs, by the price of the hour in which it ends.
+    """The cost of a model's calls, by the price of the hour in which each ends.
 
     Raises ConfigError for a model without a price.
     """

@@ -40,7 +40,7 @@ _LAST_SECONDS = 2.0
 
 @dataclass(slots=True)
 class SharedState:
-    """What all that ask one server with one budget share.
+    """State that all calls to one server with one budget share.
 
     has_told: whether the user was told of a limit that holds calls up for long.
     """

@@ -1,4 +1,4 @@
-"""What a failed request tells: whose matter it is, what to do about it, and which settings a server
+"""Failed requests read: who is to act, what to do, and which settings a server
 does not take."""
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _SYNONYMS |= {"stop_sequences": "stop", "prompt_cache_breakpoint": "prompt_cache
 
 @dataclass(frozen=True, slots=True)
 class RequestFailure:
-    """Why a request has no answer.
+    """The reason why a request has no answer.
 
     kind: the same for failures that are alike. reason: what to say where all are. whose: the
     prompt's own; the model's, of which one is enough where there are no others; the server's,

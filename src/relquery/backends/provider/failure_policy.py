@@ -41,7 +41,8 @@ _SPREAD = 0.1
 
 
 class FailFastError(Exception):
-    """What all requests fail by. unusable: whether they were answered, by what is no answer."""
+    """A failure that all requests have. unusable: whether they were answered, by what is no
+    answer."""
 
     def __init__(self, message: str, *, unusable: bool = False) -> None:
         super().__init__(message)
@@ -74,7 +75,8 @@ def _growing(times: int) -> float:
 
 @dataclass(slots=True)
 class FailurePolicy:
-    """Of the prompts of one stage; moments are those of the running event loop.
+    """Retries and circuit breaker for the prompts of one stage; moments are those of the running
+    event loop.
 
     server: its address. max_retries: tries of a prompt after the first, and of the server once it
     is in doubt. patience: prompts in a row that may fail by the server, later on. deliver: takes

@@ -1,4 +1,4 @@
-"""How many requests and tokens a minute a provider takes, kept to by all who ask it."""
+"""Limits of requests and tokens a minute, shared by all calls to a provider."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class RequestSize:
 
 @dataclass(slots=True)
 class RateLimit:
-    """What may be sent a minute, in a bucket that fills up with time."""
+    """A token bucket: the amount that may be sent a minute."""
 
     kind: str
     """Of what, as headers call it."""

@@ -239,7 +239,7 @@ def _token_of(command: str) -> CommandToken:
 
 @dataclass(slots=True)
 class CommandToken:
-    """What a command prints, asked for again every five minutes. Raises ModelError."""
+    """A token that a command prints, renewed every five minutes. Raises ModelError."""
 
     command: str
     """As in a shell, which is not used: words, with quotes around spaces."""

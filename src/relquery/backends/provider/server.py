@@ -32,7 +32,7 @@ WIRES: dict[Api, type[Wire]] = {
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """What facts.toml says of some models; its fields are explained there."""
+    """An entry of facts.toml about some models; its fields are explained there."""
 
     provider: str
     models: str

@@ -1,4 +1,4 @@
-"""What may be spent, and what several processes have spent of it: in an SQLite file they share.
+"""Budgets, and what several processes have spent of them: in an SQLite file they share.
 
 What a call may cost at most counts as spent before it is sent, and is corrected once it has ended.
 So a process that is killed at any moment leaves too much counted, and never too little.
@@ -100,7 +100,7 @@ class Reservation(float):
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """What was spent of one budget, in a file. Raises ConfigError if it cannot be used."""
+    """Amounts spent of one budget, in a file. Raises ConfigError if it cannot be used."""
 
     path: Path
     """A ledger, or a file of its own."""

@@ -36,7 +36,7 @@ LONGEST_PAUSE = 60.0  # seconds before a process that cannot load its model is s
 
 
 class Bell(Protocol):
-    """Where a reply goes; a thread of the link puts it in, and must not be held up."""
+    """The receiver of a reply; a thread of the link puts it in, and must not be held up."""
 
     def put(self, reply: Replied, /) -> object:
         """The reply has come."""
@@ -44,7 +44,8 @@ class Bell(Protocol):
 
 @dataclass(slots=True)
 class AnswerTotals:
-    """What an engine has answered so far. prompt, cached, output: sums of tokens; see Answer."""
+    """Sums over the answers of an engine so far. prompt, cached, output: sums of tokens; see
+    Answer."""
 
     answers: int = 0
     prompt: int = 0

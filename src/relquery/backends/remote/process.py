@@ -62,7 +62,7 @@ class Told(NamedTuple):
 
 
 class Replied(NamedTuple):
-    """What was asked for, or why it cannot be told. The first, under 0, are the model's Facts."""
+    """The reply to a command, or why there is none. The first, under 0, are the model's Facts."""
 
     reply: int
     value: Any
@@ -268,7 +268,7 @@ class Outbox:
 
 
 class Hosting(Protocol):
-    """What answers commands: an engine's Worker, or who stands between it and an asker."""
+    """The side that answers commands: an engine's Worker, or who stands between it and an asker."""
 
     @property
     def engine(self) -> EngineControl:
@@ -299,8 +299,8 @@ class _Sent:
 
 
 class Desk:
-    """Passes commands on to who answers them. put: has an event sent soon. jobs: those that are
-    open, by number."""
+    """A desk that passes commands on to the side that answers them. put: has an event sent soon.
+    jobs: those that are open, by number."""
 
     def __init__(self, hosting: Hosting, put: Callable[[Event], object]) -> None:
         self.put = put

@@ -1,1 +1,1 @@
-"""What is written to a provider's API and read from it: no I/O, and the same for every use."""
+"""Forms of requests to providers' APIs and of their replies: no I/O, and the same for every use."""

@@ -1,4 +1,4 @@
-"""Why a request has no reply, in one form for all APIs and for lines of batches."""
+"""Errors of providers, in one form for all APIs and for lines of batches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST_SHOWN = 300
 
 
 class ProviderError(Exception):
-    """Why a request has no reply.
+    """The reason why a request has no reply.
 
     kind: the server said so ("status"); no connection came about; nothing came in time ("late");
         the connection was lost; the server broke off while it answered; what came is no reply

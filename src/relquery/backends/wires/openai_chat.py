@@ -19,7 +19,7 @@ _DROPPABLE = {"temperature", "top_p", "seed", "stop"}
 
 @dataclass(frozen=True, slots=True)
 class OpenAIWire(Wire):
-    """What both APIs of OpenAI have in common: lines of batches."""
+    """The part that both APIs of OpenAI have in common: lines of batches."""
 
     def line(self, custom: str, body: Json) -> Json:
         url = f"/v1{self.path}"

@@ -1,4 +1,4 @@
-"""What a reply says about limits: in its headers, and in the body of an error."""
+"""Rate limits in a reply: in its headers, and in the body of an error."""
 
 from __future__ import annotations
 

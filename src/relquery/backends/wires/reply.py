@@ -1,4 +1,4 @@
-"""What a server said, read as an answer."""
+"""Replies of servers, read as answers."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a server said. reason: why it ended. reasoned: whether reasoning came apart from it.
+    """The reply of a server. reason: why it ended. reasoned: whether reasoning came apart from it.
 
     logprobs: of its tokens, in the form of a chat completion's `logprobs.content`; None for none.
     """

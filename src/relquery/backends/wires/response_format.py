@@ -1,4 +1,4 @@
-"""What an answer must be, as a schema that a server holds it to, or in words."""
+"""The form that an answer must have, as a schema that a server holds it to, or in words."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def encoded(body: Any) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class CacheSettings:
-    """What OpenAI's APIs are told of their cache."""
+    """Cache settings of OpenAI's APIs."""
 
     keys: bool = False
     """Whether requests that share a prefix have a key, by which they go to one machine."""

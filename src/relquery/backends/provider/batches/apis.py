@@ -47,7 +47,7 @@ class Standing:
 
 
 class UndecidedError(Exception):
-    """Whether a batch was submitted is not to be told yet."""
+    """The provider cannot tell yet whether a batch was submitted."""
 
 
 @dataclass(slots=True)

@@ -32,7 +32,7 @@ _SHARE = 0.5
 
 
 class BatchBackend(ProviderBackend):
-    """Submits prompts as batches, and finds those that were submitted before.
+    """A backend that submits prompts as batches, and finds those that were submitted before.
 
     model: the name that the server knows. Raises ModelError without a key, MissingExtraError and
     ConfigError; and PendingError where batches are not to be waited for.

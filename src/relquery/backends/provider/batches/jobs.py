@@ -1,4 +1,4 @@
-"""Which batches were submitted, and for what: in an SQLite file that processes share.
+"""Submitted batches and their requests: in an SQLite file that processes share.
 
 What is to be submitted is written down first, under an id of ours that the provider is told. So a
 process that is killed at any moment leaves enough to find its batch again.
