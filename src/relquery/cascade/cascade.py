@@ -1,4 +1,4 @@
-"""Runs a cascade by scores of a cheap model, an oracle that is asked by call, and targets."""
+"""Cascades, by scores of a cheap model, an oracle that is asked by call, and targets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ D = TypeVar("D")
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """What the proxy has decided in one way."""
+    """The calls that the proxy has decided in one way."""
 
     rows: int
     """Rows that the proxy decides, not counting those that were asked."""
@@ -41,7 +41,7 @@ class Decided:
 
 @dataclass(frozen=True, slots=True)
 class CascadeReport:
-    """What a cascade has asked, and what it has shown."""
+    """Counts and bounds of a cascade that has run."""
 
     targets: Targets
     """What was promised."""

@@ -37,7 +37,7 @@ _WORTH = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the drawn calls have shown of a claim."""
+    """The evidence of the drawn calls for a claim."""
 
     holds: bool
     """Whether both targets are met, but for the failure probability."""

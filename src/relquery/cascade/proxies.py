@@ -1,4 +1,4 @@
-"""What a proxy's scores say: probabilities fitted to labels, and a head on embeddings."""
+"""Probabilities from a proxy's scores: probabilities fitted to labels, and a head on embeddings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Draws rows for labels: a pilot, and coins along an order."""
+"""Samples of rows for labels: a pilot, and coins along an order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Which rows a proxy decides, and which are asked: a procedure that asks for labels as it goes.
+"""Thresholds between rows that a proxy decides and rows that are asked: a procedure that asks for
+labels as it goes.
 
 Precision and recall. With the calls in the order of their scores, a proxy accepts the first calls
 and rejects the last ones; the oracle is asked about all in between, and about drawn ones. Let K be
@@ -51,7 +52,7 @@ _ROUNDING = 1e-9
 
 
 class OracleLabels:
-    """What the oracle has said of each call."""
+    """The oracle's answers, by call."""
 
     def __init__(self, calls: int) -> None:
         self.asked: Bools = np.zeros(calls, bool)
@@ -111,7 +112,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class ProxyCut:
-    """What one side decides without the oracle."""
+    """The calls that one side decides without the oracle."""
 
     calls: Int64s
     """The calls up to a rung, drawn ones among them."""
@@ -127,7 +128,7 @@ NOTHING = ProxyCut(np.empty(0, np.int64), Rung(-1, 0))
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """How each call was answered, and by which bounds that is right."""
+    """The answers to all calls, and the bounds that hold for them."""
 
     labels: OracleLabels
     accepted: Bools
