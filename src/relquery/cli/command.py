@@ -66,7 +66,7 @@ def pairs(option: str, given: Sequence[str] | None, example: str) -> dict[str, s
 
 
 class OutputFormat(Enum):
-    """How an overview is printed."""
+    """The form in which an overview is printed."""
 
     TABLE = "table"
     JSON = "json"

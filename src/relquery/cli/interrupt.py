@@ -81,7 +81,7 @@ def exits_when_interrupted(said: str = "Interrupted.") -> Iterator[None]:
 
 
 class _Again(threading.Thread):
-    """Presses Ctrl-C again every LOST seconds until it is stopped."""
+    """A thread that presses Ctrl-C again every LOST seconds until it is stopped."""
 
     def __init__(self) -> None:
         super().__init__(name="relquery-interrupt", daemon=True)

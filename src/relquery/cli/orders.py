@@ -1,4 +1,4 @@
-"""What methods of ordering reach: side by side, as tables for a terminal, and as JSON."""
+"""Comparison of methods of ordering, as tables for a terminal, and as JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DEPENDENCIES = 12
 
 @dataclass(frozen=True, eq=False)
 class OrderComparison:
-    """What methods of ordering reach, side by side."""
+    """Figures of several methods of ordering, side by side."""
 
     names: tuple[str, ...]
     """Of the columns."""

@@ -45,7 +45,7 @@ span = typer.Typer(
 
 
 class For(Enum):
-    """What a query is optimised for."""
+    """The goal that a query is optimised for."""
 
     CACHE = "cache"
     ATTENTION = "attention"

@@ -1,4 +1,4 @@
-"""Shows results, figures and progress in a terminal."""
+"""Results, figures and progress in a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Tab offers at a place in typed text."""
+"""Completions at a place in typed text."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ _FILES = PathCompleter(expanduser=True, file_filter=lambda path: "/." not in pat
 
 
 class ShellCompleter(Completer):
-    """Completes the last word before the cursor."""
+    """A completer of the last word before the cursor."""
 
     def __init__(self, tables: Callable[[], Tables], commands: Mapping[str, Words | None]) -> None:
         """tables: of the connection. commands: the words that may follow each dot-command; None if

@@ -1,4 +1,4 @@
-"""Reads what a person types, until it is complete, and keeps it for later sessions."""
+"""Input of a person, read until it is complete and kept for later sessions."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def open_history(path: Path) -> History:
 
 @dataclass(frozen=True, slots=True)
 class LineReader:
-    """Reads from a person. Ctrl-C raises KeyboardInterrupt, Ctrl-D EOFError."""
+    """A reader of a person's input. Ctrl-C raises KeyboardInterrupt, Ctrl-D EOFError."""
 
     read: Callable[[], str]
     """Reads one or more complete entries."""

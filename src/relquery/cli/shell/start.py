@@ -1,4 +1,4 @@
-"""Opens the shell, and reads and runs entries until the person leaves."""
+"""The loop of the shell: entries are read and run until the person leaves."""
 
 from __future__ import annotations
 

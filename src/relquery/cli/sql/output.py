@@ -1,4 +1,4 @@
-"""What `relquery sql` and its shell have come to: printed, written, and what of it is kept."""
+"""Results of `relquery sql` and its shell: printed, written, and kept."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _WORDS = ("stage", "model", "answers", "asks")
 
 
 class Format(Enum):
-    """How rows are printed."""
+    """The form in which rows are printed."""
 
     TABLE = "table"
     CSV = "csv"
@@ -45,7 +45,7 @@ class Format(Enum):
 
 @dataclass(frozen=True, slots=True)
 class QueryOutcome:
-    """What came of a query; what does not apply is None."""
+    """The outcome of a query; what does not apply is None."""
 
     result: Result
     explanation: SqlExplanation | None = None
