@@ -136,7 +136,8 @@ def _is_number(value: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """What the result must meet, each a share of rows, 0 to 1. Either accuracy, or the others.
+    """Targets that a result must meet, each a share of rows, 0 to 1. Either accuracy, or the
+    others.
 
     Raises ConfigError.
     """
@@ -219,7 +220,7 @@ CASCADE = ("proxy", "precision", "recall", "accuracy", "confidence")
 
 @dataclass(frozen=True, slots=True)
 class QueryConfig:
-    """How SQL queries with LLM calls are run.
+    """Settings of SQL queries with LLM calls.
 
     order: the reordering method (see relquery.reordering).
     on_error: what a row's error does to the query: "null" leaves NULL in the row, lists it in
