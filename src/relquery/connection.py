@@ -1,4 +1,4 @@
-"""Where both stacks meet: a host database, a backend, a ledger."""
+"""The connection, where both stacks meet: a host database, a backend, a ledger."""
 
 from __future__ import annotations
 
