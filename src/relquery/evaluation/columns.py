@@ -37,7 +37,7 @@ class ScoredColumns:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where the columns are in a result."""
+    """Positions of the columns in a result."""
 
     keys: list[int]
     truth: int
@@ -130,7 +130,7 @@ Normalize = Callable[[str], str]
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """How values are compared.
+    """Settings of the comparison of values.
 
     normalize: applied to both texts; None compares them as they are. tolerance: by how much numbers
     may differ; None for not at all.

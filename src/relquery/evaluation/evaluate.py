@@ -1,4 +1,4 @@
-"""Runs a query and scores its predictions against right answers."""
+"""Scores of a query's predictions against right answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How often a query is right: accuracy, scores per label, confusion, and the wrong rows."""
+"""The quality of a query: accuracy, scores per label, confusion, and the wrong rows."""
 
 from __future__ import annotations
 
