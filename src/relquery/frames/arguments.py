@@ -1,4 +1,4 @@
-"""What verbs are given, and what they write of it: names, labels, counts, options and outputs.
+"""Arguments of verbs, checked and written as SQL: names, labels, counts, options and outputs.
 
 output="tag VARCHAR", output="name, amount DECIMAL"
 """

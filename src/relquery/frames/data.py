@@ -1,4 +1,4 @@
-"""Where the rows of a frame come from, and the form in which it gives them back.
+"""Sources of a frame's rows, and the form in which it gives them back.
 
 From data of another library, a file, or a table by its name; back to the library of the data, where
 columns that no verb has changed are those of the data, so that they keep types that SQL lacks.

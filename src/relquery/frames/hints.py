@@ -1,4 +1,4 @@
-"""What to write in place of names that a frame lacks, as pandas, polars and SQL have them."""
+"""Hints for names that a frame lacks, as pandas, polars and SQL have them."""
 
 from __future__ import annotations
 

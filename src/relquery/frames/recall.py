@@ -1,4 +1,4 @@
-"""What a join loses by its blocking, estimated on pairs that it leaves out."""
+"""The recall of a join with blocking, estimated on pairs that it leaves out."""
 
 from __future__ import annotations
 

@@ -409,7 +409,7 @@ Columns = tuple[tuple[str, NamedColumn], ...]
 
 @dataclass(frozen=True, slots=True)
 class Blocking:
-    """Asks only about pairs whose texts are near."""
+    """A limit of a join to pairs whose texts are near."""
 
     left: str
     """SQL of the texts of the left side."""

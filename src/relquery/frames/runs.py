@@ -1,4 +1,4 @@
-"""What makes a frame run: its SQL, its explanation, and its rows in the form of a library."""
+"""Runs of frames: the SQL, the explanation, and rows in the form of a library."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class _Stopped(Exception):  # noqa: N818
-    """Ends a query whose task was cancelled."""
+    """The end of a query whose task was cancelled."""
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ class CacheType(Enum):
 
 @dataclass(frozen=True)
 class CacheConfig:
-    """What a cache is made of."""
+    """Settings of a cache."""
 
     cache_type: CacheType = CacheType.IN_MEMORY
     max_size: int = 1024
@@ -49,7 +49,7 @@ class Cache:
 
 
 class CacheFactory:
-    """Makes caches."""
+    """A maker of caches."""
 
     @staticmethod
     def create_cache(config: CacheConfig) -> Cache:

@@ -1,4 +1,4 @@
-"""What LOTUS has and relquery has not: it imports, and is refused by name when it is used."""
+"""Names that LOTUS has and relquery has not: each imports, and is refused when it is used."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def _refused(name: str, remedies: dict[str, str], module: str) -> Any:
 
 
 class _Absent(MetaPathFinder, Loader):
-    """Imports LOTUS's other modules, all of whose names are refused when they are used."""
+    """A finder of LOTUS's other modules, all of whose names are refused when they are used."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None

@@ -17,7 +17,8 @@ def __getattr__(name: str) -> Any:
 
 
 class ReasoningStrategy(Enum):
-    """How a model is asked to reason: before its answer, for all but DEFAULT and FEW_SHOT."""
+    """The way in which a model is asked to reason: before its answer, for all but DEFAULT and
+    FEW_SHOT."""
 
     DEFAULT = auto()
     COT = auto()
@@ -26,21 +27,21 @@ class ReasoningStrategy(Enum):
 
 
 class LongContextStrategy(Enum):
-    """What is done with groups that do not fit into a context. relquery cuts them into parts."""
+    """The treatment of groups that do not fit into a context. relquery cuts them into parts."""
 
     TRUNCATE = auto()
     CHUNK = auto()
 
 
 class ProxyModel(Enum):
-    """What a cascade asks first."""
+    """The model that a cascade asks first."""
 
     HELPER_LM = "helper_lm"
     EMBEDDING_MODEL = "embedding_model"
 
 
 class SerializationFormat(Enum):
-    """How rows are written into a prompt."""
+    """The form in which rows are written into a prompt."""
 
     JSON = "json"
     XML = "xml"
@@ -48,7 +49,7 @@ class SerializationFormat(Enum):
 
 
 class CascadeArgs:
-    """What a filter's cascade must meet. The defaults are LOTUS's.
+    """Targets of a filter's cascade. The defaults are LOTUS's.
 
     sampling_percentage and others of LOTUS's arguments have no effect: how rows are drawn is
     relquery's business.
@@ -105,7 +106,7 @@ _Usage = TotalUsage
 
 @dataclass
 class LMStats:
-    """What an LM was asked."""
+    """Counts of what an LM was asked."""
 
     TotalUsage: ClassVar[type[_Usage]] = _Usage
     physical_usage: _Usage = field(default_factory=_Usage)

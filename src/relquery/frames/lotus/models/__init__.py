@@ -14,7 +14,7 @@ __all__ = ["LM", "RM", "ColBERTv2RM", "CrossEncoderReranker", "LiteLLMRM", "Sent
 
 @dataclass(frozen=True)
 class RM:
-    """What compares texts. embedder: as `rq.connect` takes it."""
+    """A model that compares texts. embedder: as `rq.connect` takes it."""
 
     embedder: str | Embedder
 

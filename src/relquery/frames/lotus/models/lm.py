@@ -288,7 +288,7 @@ def named(model: str) -> tuple[str, dict[str, Any]]:
 
 
 class NoModel(Backend):
-    """What answers where no language model is configured: nothing."""
+    """The model where none is configured: it answers nothing."""
 
     name = "none"
 
