@@ -1,4 +1,4 @@
-"""Lowers a tree to the prompt that is sent."""
+"""Lowering of a tree to the prompt that is sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Walks over trees: paths, distinct nodes, copies, and checks of a whole tree."""
+"""Paths in trees, distinct nodes, copies, and checks of a whole tree."""
 
 from __future__ import annotations
 

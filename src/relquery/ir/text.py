@@ -118,7 +118,7 @@ def _close(parents: list[tuple[_Line, list[Node]]]) -> Node:
 
 
 class _Unexpected(Exception):  # noqa: N818
-    """What was expected in a line."""
+    """The text that was expected in a line."""
 
 
 _TEXTS = {role.value: role for role in SPEAKERS}
