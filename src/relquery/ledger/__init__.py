@@ -1,4 +1,4 @@
-"""Stores earlier answers under a key made from the question."""
+"""A store of earlier answers under keys made from the questions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is asking what: claims on keys in a file that several processes use.
+"""Claims on keys that are being asked, in a file that several processes use.
 
 An owner claims keys before it asks, and gives each back with its answer. Claims of an owner whose
 lease has passed, or whose process on this machine has ended, are anyone's.
@@ -60,7 +60,7 @@ def patiently(act: Callable[[], Given], most: float | None = None) -> Given:
 
 @dataclass(slots=True)
 class Guard:
-    """Lets one thread of this process at a connection at a time.
+    """A lock that lets one thread of this process at a connection.
 
     given_up: seconds of the monotonic clock at which the file was last found locked for too long.
     """

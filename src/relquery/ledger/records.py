@@ -43,7 +43,7 @@ _GROUPS = f"""
 
 @dataclass(frozen=True, slots=True)
 class RecordFilter:
-    """Which answers and failures are meant. model: a name, or a pattern with * and ?.
+    """A choice of answers and failures. model: a name, or a pattern with * and ?.
 
     A name without `@SERVER` is that model at all servers.
     since, before: seconds since 1970; what has no time is before all. failed: failures alone, of
@@ -76,7 +76,7 @@ class RecordFilter:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """What a run asked a model; run: None for what no run is known of, model likewise.
+    """The calls of a run to a model; run: None for what no run is known of, model likewise.
 
     failed: failures of calls that have no answer; failures: all. Tokens and USD are those of
     answers and failures, as far as they are known. first, last: seconds since 1970.
@@ -98,7 +98,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """What is in a ledger. Made by `opened`."""
+    """The content of a ledger. Made by `opened`."""
 
     connection: sqlite3.Connection
 
@@ -192,7 +192,7 @@ def _has(connection: sqlite3.Connection, table: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """How many answers and failures were deleted."""
+    """Numbers of deleted answers and failures."""
 
     answers: int
     failures: int

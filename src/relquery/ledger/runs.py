@@ -25,7 +25,7 @@ _BEGIN = (
 
 
 class RunState(Enum):
-    """How far a run has come.
+    """The state of a run.
 
     COMPLETE: every row has its values. INCOMPLETE: it ended, and some have none. STOPPED: by an
     error or a person. PENDING: it waits for a batch. KILLED: without a word. CONTINUED: another
@@ -46,7 +46,7 @@ UNFINISHED = (RunState.INCOMPLETE, RunState.STOPPED, RunState.PENDING, RunState.
 
 @dataclass(frozen=True, slots=True)
 class FileStamp:
-    """How a file was when a run began. size: in bytes. changed: nanoseconds since 1970."""
+    """The state of a file when a run began. size: in bytes. changed: nanoseconds since 1970."""
 
     size: int
     changed: int

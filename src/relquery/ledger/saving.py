@@ -1,4 +1,4 @@
-"""Saves answers to the ledger: a thread stores them soon after they arrive."""
+"""Saving of answers to the ledger, by a thread that stores them soon after they arrive."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _TROUBLE = (sqlite3.Error, OSError)  # what storing answers may raise
 
 
 class Saver(Protocol):
-    """Stores an answer under its key soon, with what is known of it, and ends the claim on it."""
+    """A function that stores an answer under its key soon, with its facts, and ends its claim."""
 
     def __call__(
         self,
@@ -112,7 +112,7 @@ def save_copies(ledger: AnswerStore, answers: Iterable[tuple[bytes, Answer]]) ->
 
 
 class _Writer(Thread):
-    """Stores answers in batches."""
+    """A thread that stores answers in batches."""
 
     def __init__(self, ledger: AnswerStore) -> None:
         # A daemon, so that a hanging disk does not keep the process alive.

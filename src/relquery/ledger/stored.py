@@ -1,4 +1,4 @@
-"""What a ledger keeps of an answer, and of how it came; and how it is found again."""
+"""Answers and their facts as a ledger keeps them, and the look-up of answers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _LONGEST = 500  # characters of an error
 
 @dataclass(frozen=True, slots=True)
 class StoredCall:
-    """What the answers of a call have in common.
+    """The facts that all answers of a call share.
 
     model: its name. usd: what an answer costs; None where it is not known. now: seconds since 1970.
     """
@@ -69,7 +69,7 @@ class StoredCall:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """How an answer came, or that none did."""
+    """The facts of an answer that came, or of a failure."""
 
     key: bytes
     """Of the answer."""
@@ -138,7 +138,7 @@ def without_secrets(text: str) -> str:
 
 
 class AnswerStore(Protocol):
-    """Where answers are kept; see Ledger for its fields."""
+    """A store of answers; see Ledger for its fields."""
 
     @property
     def key_format(self) -> int:

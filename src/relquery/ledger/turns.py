@@ -33,7 +33,7 @@ Heard = Callable[[int, Answer], None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Turn:
-    """What may be asked now.
+    """The prompts that may be asked now.
 
     prompts: in the order given. places: (prompts,), of each among the keys. known: answers that
     came from elsewhere in the meantime, by place. heard: to be told of each answer as it comes, by
