@@ -87,7 +87,7 @@ def _until_last_text(own: Sequence[Own]) -> Sequence[Own]:
 
 @dataclass(slots=True)
 class _Wanted:
-    """What a prompt takes from a layout.
+    """The parts that a prompt takes from a layout.
 
     imported: modules, in the prompt's order. arguments: texts with the
     positions that they may take. new: texts with the range in whose gaps they may stand.

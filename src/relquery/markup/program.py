@@ -62,7 +62,7 @@ class _Choice:
 
 @dataclass(frozen=True, slots=True)
 class _Test:
-    """Whether an argument is true, is equal to a text, or anything at all (None)."""
+    """A test whether an argument is true, is equal to a text, or anything at all (None)."""
 
     argument: str
     value: str | bool | None

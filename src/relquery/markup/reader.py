@@ -1,4 +1,4 @@
-"""Reads XML into elements that know where they are, and nothing that could harm the reader.
+"""A reader of XML into elements with positions, without anything that could harm it.
 
 Documents cannot define entities or load anything, and are limited in size and depth. A `<` that
 begins no tag, and a `&` that begins no entity, are text, as code is often put in as it is. Files

@@ -64,7 +64,7 @@ class Union:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What the system, the user or the assistant says. The model's chat template marks it."""
+    """A message of the system, the user or the assistant. The model's chat template marks it."""
 
     role: Role
     parts: tuple[Part, ...]
@@ -139,7 +139,7 @@ def tidy(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Inside:
-    """Where a part is: in a module, in a message, where space is kept."""
+    """The place of a part: in a module, in a message, where space is kept."""
 
     module: bool = False
     message: bool = False

@@ -17,7 +17,7 @@ from relquery.prompt import Answer, Finish, Sampling
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """What a prompt took its tokens from.
+    """Sources of a prompt's tokens.
 
     name: a module's path, "schema" for the schema's own text, "prompt" for what only the prompt
     has. tokens: of it. cached: those whose states were there. sources: where these were: "cache",

@@ -141,7 +141,7 @@ class Skeleton:
 
 @dataclass(slots=True)
 class TokenizedTexts:
-    """Tokenises for one backend, each text once."""
+    """The tokens of texts for one backend, each tokenised once."""
 
     backend: Backend
     _lengths: dict[str, int] = field(default_factory=dict)
