@@ -218,7 +218,7 @@ class AttentionPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planner:
-    """Plans for heads of one kind; see plan_step.
+    """A planner for heads of one kind; see plan_step.
 
     has_windows: whether layers have a window, so that distances matter. turns: for each rotary
     embedding, cosines and sines of shifts.

@@ -18,7 +18,7 @@ _BLOCK = 256  # weights that a K format packs together; rows of other lengths ge
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a network's sizes follow from."""
+    """The dimensions of a network."""
 
     layers: int
     hidden: int

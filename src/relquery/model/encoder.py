@@ -41,7 +41,7 @@ _KNOWN = (_NETWORK, _POOLING, "Normalize")  # vectors get length 1 anyway
 
 
 class EncoderNetwork(Protocol):
-    """What computes the last hidden states of texts."""
+    """A network that computes the last hidden states of texts."""
 
     tokenizer: Tokenizer
     dimensions: int
@@ -63,7 +63,7 @@ class EncoderNetwork(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EncoderFolder:
-    """What an encoder's folder says about its vectors, in the files of sentence-transformers."""
+    """Settings of an encoder's vectors, in the files of sentence-transformers."""
 
     network: str
     """The folder of the network."""

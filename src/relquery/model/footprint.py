@@ -1,4 +1,4 @@
-"""How much memory a model needs: for weights, per cached token, and for a step of given size."""
+"""The memory that a model needs: for weights, per cached token, and for a step of given size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where GGUF files are: in a folder, in Ollama's or LM Studio's store, or on the hub."""
+"""Places of GGUF files: in a folder, in Ollama's or LM Studio's store, or on the hub."""
 
 from __future__ import annotations
 

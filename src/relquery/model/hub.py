@@ -31,9 +31,9 @@ _SHA256 = 64  # digits of an etag that is a digest of the file
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a name should mean, in messages. known: all that a person can give. names: of those.
-    config: its file of settings. weights: its file of weights; "" where an index may name several.
-    """
+    """The kind of thing that a name should mean, in messages. known: all that a person can give.
+    names: of those. config: its file of settings. weights: its file of weights; "" where an index
+    may name several."""
 
     noun: str
     what: str

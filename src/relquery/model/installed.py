@@ -1,4 +1,4 @@
-"""Which models are on this machine: in the hub's cache, and in Ollama's and LM Studio's stores."""
+"""The models on this machine: in the hub's cache, and in Ollama's and LM Studio's stores."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def cores() -> int:
 
 
 class NativeExecutor:
-    """Runs the forward pass of a decoder.
+    """An executor of a decoder's forward pass.
 
     slots: capacity of the KV cache in tokens. share, slice_tokens: see EngineConfig.
     adapters: how many the network has. cached:

@@ -25,7 +25,7 @@ _TINY, _NEARLY_ONE = np.finfo(np.float32).tiny, 1 - 2**-24
 
 @dataclass(frozen=True, slots=True)
 class Logits:
-    """What tokens are drawn from.
+    """The logits that tokens are drawn from.
 
     largest: (rows,) the token of each row's largest logit, the first of several, or NOT_FINITE.
     row: gives one, (vocabulary,) in float32, which takes time and memory; nobody writes to it.

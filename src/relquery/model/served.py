@@ -1,4 +1,5 @@
-"""What the engine on this machine needs of a model: a network that is loaded, or a simulated one.
+"""The interface of models that the engine on this machine serves: a network that is loaded, or a
+simulated one.
 
 Implemented by NativeModel, TorchModel and SimulatedModel.
 """

@@ -33,7 +33,7 @@ _APART = 17
 
 @dataclass(frozen=True, slots=True)
 class SimulatedModel:
-    """What ServedModel says, for steps that cost what `cost` says.
+    """A ServedModel whose steps take what `cost` says.
 
     length: tokens of an answer without labels or a schema; None for as many as it may have.
     """

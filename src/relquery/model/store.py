@@ -41,8 +41,8 @@ _SIZES = {"F32": 4, "F16": 2, "BF16": 2, "U8": 1}
 
 
 class StateCache(Protocol):
-    """Where states are copied from and to. kind: of numbers, as safetensors names it; U8 where
-    bytes hold codes and factors."""
+    """A cache that states are copied from and to. kind: of numbers, as safetensors names it; U8
+    where bytes hold codes and factors."""
 
     layers: int
     kind: str

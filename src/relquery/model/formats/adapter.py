@@ -40,7 +40,7 @@ Floats = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class LowRank:
-    """What an adapter adds to a matrix: second @ first."""
+    """The matrices that an adapter adds to one: second @ first."""
 
     first: Floats
     """(rank, inputs)"""

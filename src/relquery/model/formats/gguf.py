@@ -80,7 +80,7 @@ _SPLIT = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$")
 
 @dataclass(frozen=True, slots=True)
 class GgufFile:
-    """What a file says. weights: by the names that it has for them."""
+    """The content of a file. weights: by the names that it has for them."""
 
     path: Path
     metadata: dict[str, Any]

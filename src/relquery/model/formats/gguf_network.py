@@ -1,4 +1,4 @@
-"""What a GGUF file says of a network, in the words of config.json and of safetensors."""
+"""The network of a GGUF file, in the words of config.json and of safetensors."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from relquery.model.formats.config import ConfigReader
 
 
 class CodeLayout(Enum):
-    """Where the codes of a matrix are, and in which order."""
+    """The place and order of a matrix's codes."""
 
     PACKED = "pack-quantized"
     """compressed-tensors: rows of words of 32 bits."""
@@ -27,7 +27,7 @@ class CodeLayout(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Coding:
-    """How the matrices of a folder are coded."""
+    """The coding of a folder's matrices."""
 
     layout: CodeLayout
     bits: int

@@ -1,4 +1,4 @@
-"""What all networks are made with: packed matrices, norms, and places for rows."""
+"""Parts that all networks are made with: packed matrices, norms, and places for rows."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ ACTIVATIONS = {"silu": SILU, "swish": SILU, "gelu_pytorch_tanh": GELU_TANH, "gel
 
 
 class NetworkBuilder:
-    """Makes a network from weights. kind: of its numbers. bits: to which those of matrices are
-    rounded, 4 or 8; 0 for not at all. loras: adapters that tokens may be computed with, from
+    """A builder of a network from weights. kind: of its numbers. bits: to which those of matrices
+    are rounded, 4 or 8; 0 for not at all. loras: adapters that tokens may be computed with, from
     number 1 on."""
 
     def __init__(

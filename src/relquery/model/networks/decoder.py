@@ -20,7 +20,7 @@ JOINED = {"gate_proj": "gate_up_proj", "down_proj": "down_proj"}
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """How a layer attends. rotation: of its keys, None for none. window: tokens, 0 for all."""
+    """The attention of a layer. rotation: of its keys, None for none. window: tokens, 0 for all."""
 
     rotation: Rotation | None
     window: int = 0
@@ -95,7 +95,7 @@ class Decoder:
 
 
 class DecoderBuilder(NetworkBuilder):
-    """Makes a network of a decoder from weights.
+    """A builder of a decoder's network from weights.
 
     report: called with the share of layers that are packed, from 0 to 1. in_int8: whether rows are
     rounded where they are multiplied with matrices in few bits.

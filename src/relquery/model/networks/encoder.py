@@ -75,8 +75,8 @@ class EncoderShape:
 
 
 class EncoderBuilder(NetworkBuilder):
-    """Makes a network of an encoder from weights. It computes in float32, and its result, in the
-    place of logits, are the last hidden states."""
+    """A builder of an encoder's network from weights. It computes in float32, and its result, in
+    the place of logits, are the last hidden states."""
 
     def __init__(self, shape: EncoderShape, weights: Weights, threads: int) -> None:
         super().__init__(Network(0), weights, 0, threads)

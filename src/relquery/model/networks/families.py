@@ -1,4 +1,4 @@
-"""Which decoders the native runtime computes, by the model_type of config.json.
+"""The decoders that the native runtime computes, by the model_type of config.json.
 
 A family reads the keys of its configuration one by one: each is understood, known not to matter, or
 refused by name, so that no network is computed otherwise than its authors meant.

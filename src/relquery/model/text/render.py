@@ -73,7 +73,7 @@ class _Known(dict[str, TokenIds]):
 
 
 class Renderer:
-    """Renders prompts for one tokenizer.
+    """A renderer of prompts for one tokenizer.
 
     Text is cut after a newline between two non-blank characters, and long text between two words,
     where the tokenizer never merges; each distinct piece is tokenised once. Special tokens count

@@ -53,7 +53,7 @@ _Around = tuple[list[Message], tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class _Slots:
-    """What a template puts around messages of some roles."""
+    """The text that a template puts around messages of some roles."""
 
     shape: _Shape
     """In which it takes them."""

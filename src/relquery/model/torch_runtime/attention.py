@@ -202,7 +202,7 @@ def _turned(batch: PackedBatch, layer: int, chunk: Chunk, keys: Tensor) -> Tenso
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What networks asked of our attention function."""
+    """A record of what networks asked of our attention function."""
 
     asked: set[int] = field(default_factory=set)
     """Sizes of sliding windows and the like, in tokens, for which a network wanted a mask."""

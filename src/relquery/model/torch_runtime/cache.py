@@ -172,7 +172,7 @@ class RotaryEmbedding:
 
 @dataclass(frozen=True, slots=True)
 class PositionScheme:
-    """How the keys of each layer carry their position.
+    """The way in which the keys of each layer carry their position.
 
     layers: by layer; None if its keys carry no position (ALiBi, NoPE). Layers with the same
     rotation share one Rotary. relocatable: whether keys can be used at other positions than they

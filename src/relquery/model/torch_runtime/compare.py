@@ -26,7 +26,7 @@ TOKENS = 16
 
 @dataclass(frozen=True, slots=True)
 class TextComparison:
-    """What both make of a text.
+    """The results of both for a text.
 
     off: how far their log-probabilities are apart, relative to their size. same: how many greedy
     tokens are the same before one differs. tokens: how many were compared.

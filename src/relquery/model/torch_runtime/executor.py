@@ -58,7 +58,7 @@ class Forward:
 
 
 class TorchExecutor:
-    """Runs the forward pass of a `transformers` decoder.
+    """An executor of the forward pass of a `transformers` decoder.
 
     slots: capacity of the KV cache in tokens. share, slice_tokens: see EngineConfig. scheme: the
     network's positions; without it, spans can only be used at their own position.

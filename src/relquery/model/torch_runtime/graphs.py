@@ -25,7 +25,7 @@ Capture = Callable[[Callable[[], Tensor]], Callable[[], Tensor]]
 
 
 class HeldBatch:
-    """What attention functions need of a batch, for steps that follow one another.
+    """Data of a batch that attention functions need, for steps that follow one another.
 
     slots: (tokens,) where keys and values of the present step go.
     """
@@ -70,7 +70,7 @@ class _Graph:
 
 
 class GraphedSteps:
-    """Computes steps of up to MOST chunks of one token each, whose logits are all wanted.
+    """CUDA graphs for steps of up to MOST chunks of one token, whose logits are all wanted.
 
     There is a graph for each power of two; a smaller step repeats its last chunk, which writes the
     same keys and values once more. capture: CUDA's, unless it is tested elsewhere.

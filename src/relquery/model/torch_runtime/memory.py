@@ -47,7 +47,7 @@ def all_bytes(device: torch.device) -> int:
 
 
 class _Tracker(TorchDispatchMode):
-    """Counts the storages that operations create, until they are freed.
+    """A count of the storages that operations create, until they are freed.
 
     Memory that a kernel allocates and frees internally is not counted; on a CPU this is a few rows
     of buffer per thread.

@@ -1,4 +1,4 @@
-"""How a network's keys carry their position: found by experiment, without a list of models."""
+"""The positions in a network's keys: found by experiment, without a list of models."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class _Measuring(PackedBatch):
 
 
 class _Seen(NamedTuple):
-    """What one forward pass of a single token computes in a layer.
+    """The results of one forward pass of a single token in a layer.
 
     key, value: (1, kv_heads, head_dim). query: its length as a vector.
     """

@@ -1,4 +1,4 @@
-"""Whether a network computes on our attention function what it computes on its own, by experiment.
+"""A check, by experiment, that a network computes the same on our attention function as on its own.
 
 Some networks do more between tokens than attention as we know it (masks that depend on the tokens,
 convolutions, attention in fixed chunks), and would answer wrongly without a word.
