@@ -1,1 +1,1 @@
-"""Finds personal data in texts by rules, and puts placeholders in its place, without a model."""
+"""Personal data in texts, found by rules and replaced by placeholders, without a model."""
