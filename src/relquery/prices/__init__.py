@@ -1,1 +1,1 @@
-"""What providers charge: shipped prices with their dates and sources, and the user's own."""
+"""Prices of providers: shipped ones with their dates and sources, and the user's own."""

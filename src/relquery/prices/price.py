@@ -1,4 +1,4 @@
-"""What a provider charges for the tokens of one model, and by which rules."""
+"""The price of one model's tokens at a provider, and its rules."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Tier:
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """How one provider bills the tokens of one model.
+    """The price of one model's tokens at one provider.
 
     Amounts are USD per million tokens. Raises ConfigError for figures that contradict each other.
     """
