@@ -1,1 +1,1 @@
-"""How far a run is, shown in a terminal or a notebook while it runs, and nowhere else."""
+"""The progress of a run, shown in a terminal or a notebook while it runs, and nowhere else."""

@@ -1,4 +1,4 @@
-"""What a run has done so far, stage by stage: numbers that it counts anyway."""
+"""Counts of a run so far, stage by stage: numbers that it keeps anyway."""
 
 from __future__ import annotations
 

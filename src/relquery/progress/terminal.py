@@ -25,7 +25,8 @@ _DRAWN = threading.Lock()
 
 
 class Drawer:
-    """Draws a tally. Nothing is drawn in the first DELAY seconds, nor while another run is."""
+    """A drawer of a run's progress. Nothing is drawn in the first DELAY seconds, nor while another
+    run is."""
 
     def __init__(self, tally: RunProgress, title: str, stream: TextIO) -> None:
         self._tally, self._title = tally, title

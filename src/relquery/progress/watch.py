@@ -1,4 +1,4 @@
-"""Where the progress of a run goes: to a function of the user, a terminal, a notebook, or nowhere.
+"""The receiver of a run's progress: to a function of the user, a terminal, a notebook, or nowhere.
 
 progress=None       a terminal or a notebook, if there is one
 progress=True       the same; said for one query where the connection's is False
@@ -99,8 +99,8 @@ Advance = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """What a run tells: how far a stage is, by calling it, and each answer of a backend with its
-    cost in USD, if that is known."""
+    """The progress that a run tells: how far a stage is, by calling it, and each answer of a
+    backend with its cost in USD, if that is known."""
 
     advance: Advance
     heard: Callable[[Answer, float | None], None] | None = None
