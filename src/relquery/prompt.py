@@ -46,7 +46,7 @@ SPEAKERS = (Role.SYSTEM, Role.USER, Role.ASSISTANT)
 
 
 class Reuse(Enum):
-    """How far a span's attention states may be reused.
+    """The extent to which a span's attention states may be reused.
 
     PREFIX: the span attends to everything before it; reused if everything before it is the same.
     INDEPENDENT: the span attends only to itself; reused at any position.
@@ -135,7 +135,7 @@ class Blank:
 
 @dataclass(frozen=True, slots=True)
 class Adjustments:
-    """What changes logits before a token is chosen, in vLLM's words and order.
+    """Changes of logits before a token is chosen, in vLLM's words and order.
 
     First `logit_bias` is added, then the penalties apply, then temperature, top_k, top_p and
     `min_p`.
@@ -197,7 +197,7 @@ _ADJUSTED = {
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How answer tokens are chosen.
+    """Settings of an answer: its form, its length, and how its tokens are chosen.
 
     max_tokens: upper bound of the answer; an answer cut by it is an error, not a value.
     temperature: 0 is greedy. top_k: 0 keeps all tokens. top_p: 1 keeps all tokens.
