@@ -279,7 +279,7 @@ def _telling(answers: Answers, on_answer: OnAnswer) -> Answers:
 
 @runtime_checkable
 class Answering(Protocol):
-    """The part of a Backend that a wrapper needs: a name, and answers to prompts."""
+    """The member by which an object that answers prompts is recognised; see Backend."""
 
     def answer(self, prompts: Sequence[Prompt], sampling: Sampling) -> Answers:
         """(index into prompts, answer) as they come; see Backend."""

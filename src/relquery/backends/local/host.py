@@ -1,4 +1,4 @@
-"""Hosts of an engine's loop, as those see it who ask it: in their own thread, in one of its
+"""Hosts of an engine's loop, as its callers see them: in their own thread, in one of its
 own, or in another process.
 """
 
