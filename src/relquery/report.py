@@ -1,4 +1,4 @@
-"""What a query cost, stage by stage."""
+"""The cost of a query, stage by stage."""
 
 from __future__ import annotations
 
