@@ -1,1 +1,1 @@
-"""Finds the texts that are nearest to a text: passages for a question, and near-duplicates."""
+"""The texts that are nearest to a text: passages for a question, and near-duplicates."""

@@ -1,4 +1,4 @@
-"""What turns texts into vectors, so that near texts have near vectors: also by trigrams alone."""
+"""Embedders, which give near texts near vectors: also by trigrams alone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Part = tuple[Sequence[int], Float32s]
 
 
 class Embedder(ABC):
-    """Gives each text a vector. `name` and `embed` are enough."""
+    """A source of vectors of texts. `name` and `embed` are enough."""
 
     @property
     @abstractmethod

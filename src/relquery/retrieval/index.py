@@ -1,4 +1,4 @@
-"""What finds the texts nearest to a question; here by the words that they share (TF-IDF).
+"""Indexes of the texts nearest to a question; here by the words that they share (TF-IDF).
 
 The weights are those of scikit-learn's TfidfVectorizer with its defaults: words of two characters
 or more in lower case, smoothed inverse document frequency, vectors of length 1.

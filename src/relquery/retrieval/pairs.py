@@ -1,4 +1,5 @@
-"""How near texts are to one another: pairs, nearest neighbours, and groups of near-duplicates."""
+"""The nearness of texts to one another: pairs, nearest neighbours, and groups of near-
+duplicates."""
 
 from __future__ import annotations
 
