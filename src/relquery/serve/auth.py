@@ -1,4 +1,4 @@
-"""Who sends a request: API keys, in a file that holds only their hashes. What they may ask in a
+"""Identities of clients: API keys, in a file that holds only their hashes. What they may ask in a
 minute, and whether there is room for it."""
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ WATCHED_EVERY = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What a server knows of one key."""
+    """A key as a server knows it."""
 
     name: str
     """Different for all keys."""
@@ -184,7 +184,7 @@ def _key_of(found: Any, path: Path) -> Key:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who sends a request."""
+    """The sender of a request."""
 
     tenant: str = ""
     """Whose states, tables and shares are used; "" where all are one."""
@@ -196,7 +196,7 @@ class Identity:
 
 
 class Authenticator:
-    """Lets everybody in, as one tenant."""
+    """An authenticator that lets everybody in, as one tenant."""
 
     def identify(self, headers: Headers) -> Identity:
         """Who sends a request with these headers. Raises HttpError for who may not."""
@@ -217,7 +217,7 @@ class Authenticator:
 
 
 class KeyAuthenticator(Authenticator):
-    """Lets in who has a key of a file, which is read again when it changes.
+    """An authenticator by the keys of a file, which is read again when it changes.
 
     Raises ConfigError for a file that cannot be read.
     """
@@ -381,7 +381,8 @@ class KeyLimits:
 
 
 class AdmissionController:
-    """Admits prompts while there is room in the queue. Used in the event loop alone."""
+    """A controller that admits prompts while there is room in the queue. Used in the event loop
+    alone."""
 
     def __init__(self, config: ServeConfig) -> None:
         self.open = 0

@@ -1,4 +1,4 @@
-"""What all request bodies have in common: fields that are not supported are refused by name."""
+"""The base of all request bodies: fields that are not supported are refused by name."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ class Inner(BaseModel):
 
 
 class DeclaredFields(Inner):
-    """What a client declares about the relQuery that a request belongs to."""
+    """Fields in which a client describes the relQuery that a request belongs to."""
 
     id: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     """The same for all requests of the relQuery."""

@@ -1,4 +1,4 @@
-"""What is told of requests: lines of the log, for people or as JSON, and traces."""
+"""Logs of requests: lines, for people or as JSON, and traces."""
 
 from __future__ import annotations
 

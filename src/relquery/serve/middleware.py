@@ -1,4 +1,4 @@
-"""What happens to every request before and after its route: ids, access, limits, the log."""
+"""Steps of every request before and after its route: ids, access, limits, the log."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ _USED = ("model", "prompts", "prompt_tokens", "cached_tokens", "output_tokens")
 
 
 class Pages:
-    """Refuses requests that a foreign web page sends with a visitor's browser.
+    """A guard against requests that a foreign web page sends with a visitor's browser.
 
     A page can have its own name point to a server on the visitor's machine (DNS rebinding), or send
     forms to it. Browsers tell both: by the Host header and the Origin header.

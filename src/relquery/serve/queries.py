@@ -1,6 +1,6 @@
-"""What workers answer. /v1/sql, /v1/sql/explain and /v1/tables: statements over the registered
-tables. /v1/query/execute and /v1/query/prepare: trees of generations, as the spnl package sends
-them. /v1/prompts: prompts over schemas, in markup."""
+"""Routes that workers answer. /v1/sql, /v1/sql/explain and /v1/tables: statements over the
+registered tables. /v1/query/execute and /v1/query/prepare: trees of generations, as the spnl
+package sends them. /v1/prompts: prompts over schemas, in markup."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the routes of a server have in common: the engines, and who asks them for what."""
+"""The state that a server's routes share: the engines, and the requests to them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class EngineHandle:
 
 
 class _Bell(Future[Replied]):
-    """Takes a reply from another thread into the event loop."""
+    """A queue of replies from other threads into the event loop."""
 
     def put(self, reply: Replied) -> None:
         if self.set_running_or_notify_cancel():
@@ -74,7 +74,7 @@ class _Bell(Future[Replied]):
 
 @dataclass(frozen=True, slots=True)
 class NamedModel:
-    """What one of the names means by which clients call models."""
+    """The model that clients call by a name."""
 
     name: str
     engine: EngineHandle
@@ -185,7 +185,7 @@ class Server:
 
 
 class RequestScope:
-    """Who sends a request, what its headers declare, and what it has used; it asks the engines.
+    """A request's sender, what its headers declare, and what it has used; it asks the engines.
 
     headers: those that declare its relQuery. receive: what tells that its client has left, if one
     waits; see ASGI. usual: the relQuery of what declares none. model: the name of the one that was
@@ -339,7 +339,7 @@ class CountedSink:
 
 
 class AskingBody(Protocol):
-    """What all bodies that ask for answers have."""
+    """The fields of all bodies that ask for answers."""
 
     stream: bool | None
     relquery: DeclaredFields | None

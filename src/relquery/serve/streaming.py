@@ -1,4 +1,4 @@
-"""What comes of one request, on its way to one client: whole, or as events.
+"""The answers to one request, on their way to one client: whole, or as events.
 
 A client that leaves closes the stream, which cancels what is still open of it.
 """
@@ -110,7 +110,7 @@ class ResponseStream(Generic[T]):
 
 
 class AnswerPart(NamedTuple):
-    """What has come of one prompt: a piece of its answer, or the answer."""
+    """Progress of one prompt: a piece of its answer, or the answer."""
 
     at: int
     piece: Piece | None = None

@@ -58,7 +58,7 @@ class ToolUseBlock(bodies.Body):
 
 
 class ToolResultBlock(bodies.Inner):
-    """What a call returned. is_error: models are told so by what it says."""
+    """The result of a call. is_error: models are told so by what it says."""
 
     type: Literal["tool_result"]
     tool_use_id: str
@@ -181,7 +181,7 @@ class CustomTool(bodies.Body):
 
 
 class ToolChoice(bodies.Inner):
-    """Whether functions are called."""
+    """The choice whether functions are called."""
 
     type: Literal["auto", "any", "tool", "none"]
     name: str | None = None
@@ -195,7 +195,7 @@ class ToolChoice(bodies.Inner):
 
 
 class Metadata(bodies.Inner):
-    """Whom a request is for; it changes no answer."""
+    """The user whom a request is for; it changes no answer."""
 
     user_id: str | None = None
 
@@ -215,7 +215,7 @@ class OutputConfig(bodies.Body):
 
 
 class Counted(bodies.Body):
-    """What is common to messages and to counting their tokens."""
+    """Fields that messages and the counting of their tokens share."""
 
     model_config = bodies.example({k: v for k, v in MESSAGE.items() if k != "max_tokens"})
     ACCEPTED: ClassVar = ACCEPTED

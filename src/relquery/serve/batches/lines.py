@@ -38,7 +38,7 @@ class AnsweredLine(NamedTuple):
 
 
 class Wrong(NamedTuple):
-    """What is wrong with a line. line: counted from 1; None for the file."""
+    """A fault of a line. line: counted from 1; None for the file."""
 
     code: str
     message: str

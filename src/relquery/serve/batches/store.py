@@ -124,8 +124,8 @@ class StoredFile:
 
 
 class Files(RecordStore[StoredFile]):
-    """What clients have uploaded, or batches have written. The event loop uses it; the disk is used
-    by threads."""
+    """The files that clients have uploaded, or batches have written. The event loop uses it; the
+    disk is used by threads."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder / "files", StoredFile)

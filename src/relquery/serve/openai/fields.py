@@ -69,7 +69,7 @@ class StructuredOutputs(bodies.Inner):
 
 
 class AnswerForm(NamedTuple):
-    """What form an answer has; see Sampling for the fields."""
+    """The form of an answer; see Sampling for the fields."""
 
     schema: str | None = None
     grammar: str | None = None
@@ -251,7 +251,7 @@ class NamedFunction(bodies.Inner):
 
 
 class CalledFunction(NamedFunction):
-    """What was called, and with what: the text of a JSON object."""
+    """The called function and its arguments: the text of a JSON object."""
 
     arguments: str = "{}"
 

@@ -72,7 +72,7 @@ class CallItem(fields.CalledFunction):
 
 
 class ResultItem(bodies.Inner):
-    """What a call returned."""
+    """The result of a call."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
     type: Literal["function_call_output"]
@@ -94,7 +94,7 @@ InputItem = Annotated[
 
 
 class Reasoning(bodies.Body):
-    """How the model is to reason, which none does here."""
+    """Settings of reasoning, which no model does here."""
 
     WITHIN: ClassVar = "reasoning"
 

@@ -1,4 +1,4 @@
-"""What workers do: run a statement, tell what it would ask, or answer a query of another form.
+"""The jobs of workers: statements, their explanations, and queries of other forms.
 Results become JSON and Arrow in which no digit of a value is lost."""
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Options = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class JobContext:
-    """What a job has."""
+    """The environment of a job."""
 
     connection: Connection
     """Over the tables, with the tenant's answers."""
@@ -169,7 +169,7 @@ def _progress(
 
 
 class _Recorded(EngineClient):
-    """Does not tell the tokens of single prompts.
+    """A recorder that does not tell the tokens of single prompts.
 
     A recording would ask for them some ten times for each prompt, each time between two steps of an
     engine that serves others. It estimates how much text was reused instead.

@@ -66,7 +66,7 @@ class SqlWorker:
 
 
 class WorkerPool:
-    """Makes workers, and has some ready. Any thread may use it.
+    """A pool that makes workers, and has some ready. Any thread may use it.
 
     memory: what the tables and one statement may take.
     """

@@ -120,8 +120,8 @@ class WorkerTask(ResponseStream[Any]):
 
 
 class Statements:
-    """Runs jobs in workers, so many at once of each tenant; others wait for their turn. Used in the
-    event loop; each job has a thread, which passes on what its worker asks.
+    """A queue that runs jobs in workers, so many at once of each tenant; others wait for their
+    turn. Used in the event loop; each job has a thread, which passes on what its worker asks.
 
     share: how many jobs of a tenant may run at once.
     """

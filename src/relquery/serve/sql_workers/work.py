@@ -1,4 +1,4 @@
-"""What a worker is told to do. The server's process has these, and none of what does them."""
+"""The descriptions of jobs. The server's process has these, and none of the code that does them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class RegisteredTable:
 
 
 class WorkerJob(NamedTuple):
-    """What is to be done: one of the functions of `jobs`, and its arguments."""
+    """A job to be done: one of the functions of `jobs`, and its arguments."""
 
     name: str
     given: Mapping[str, Any]
