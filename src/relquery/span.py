@@ -85,7 +85,7 @@ _MOST_CHILDREN = 2_000_000  # per call
 
 
 class GenerationSettings(TypedDict, total=False):
-    """How an answer is chosen; see `relquery.Sampling`."""
+    """Settings of how an answer is chosen; see `relquery.Sampling`."""
 
     max_tokens: int
     temperature: float
