@@ -1,4 +1,4 @@
-"""Orders the bags in prompts so that each prompt shares as much as possible with other prompts.
+"""Orders of bags by which each prompt shares as much as possible with other prompts.
 
 Only the order inside a bag changes; what attends to what stays the same. A bag that contains an
 answer, or passages not retrieved yet, keeps its order. So does every bag after it, because its

@@ -1,4 +1,5 @@
-"""Runs queries: sends each generation once its inputs are ready, together with all others ready."""
+"""Execution of queries: each generation is sent once its inputs are ready, with all others
+ready."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Explains a span query: rules applied, prompts, tokens, and what is in the cache."""
+"""The explanation of a span query: rules applied, prompts, tokens, and what is in the cache."""
 
 from __future__ import annotations
 

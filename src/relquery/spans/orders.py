@@ -1,4 +1,4 @@
-"""Chooses an order for the items of bags, so that prompts share prefixes.
+"""The choice of an order for the items of bags, so that prompts share prefixes.
 
 Prompts that are equal up to a bag form the rows of a table whose columns are that bag. Reordering
 this table is the task of paper 000, section 4. Earlier orders are kept, so that a single query

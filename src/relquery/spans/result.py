@@ -18,7 +18,7 @@ class Generation:
 
 @dataclass(frozen=True, slots=True)
 class SpanReport:
-    """What a query cost.
+    """The cost of a query.
 
     generations: in the order in which they ended. seconds: from the start to the query's end; in a
         bulk run, from the start of the run. notes: what a reader of the answer should know, e.g.

@@ -87,7 +87,7 @@ class _Merged:
 
 
 class _Seeds:
-    """Gives each seeded draw its own seed, so that two draws of one question differ."""
+    """Seeds for seeded draws, so that two draws of one question differ."""
 
     def __init__(self) -> None:
         self._next: dict[tuple[_Asked, int], int] = {}
