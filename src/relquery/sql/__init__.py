@@ -1,1 +1,1 @@
-"""Takes a query with LLM calls from its text to its result."""
+"""The way of a query with LLM calls from its text to its result."""
