@@ -1,1 +1,1 @@
-"""What the names and calls of a statement mean."""
+"""The meaning of the names and calls in a statement."""

@@ -1,5 +1,5 @@
-"""Binds a statement with calls: its functions become calls, its views and macros are written out,
-and DuckDB says which columns it has."""
+"""The binding of a statement with calls: its functions become calls, its views and macros are
+written out, and DuckDB says which columns it has."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ _REMEDIES = {
 
 @dataclass(slots=True)
 class Signatures:
-    """Binds the functions of one statement.
+    """A binder of the functions in one statement.
 
     defaults: sampling for calls that set nothing; its labels are for LLM alone. notes: warnings
     about prompts.

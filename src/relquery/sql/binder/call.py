@@ -63,7 +63,7 @@ Query = tuple[str | int | Worded, ...]
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a call asks.
+    """The question of a call, and the form of its answers.
 
     query: the prompt's text. Fields that have no place in it are sent as data after it, in any
         order.

@@ -1,4 +1,4 @@
-"""Writes out the views and macros that a statement reads, as far as a plan has to see what is in
+"""Expansion of the views and macros that a statement reads, as far as a plan has to see what is in
 them: LLM calls, and of DuckDB's macros aggregates, window functions and generated rows.
 
 FROM v                  =>  WITH e AS (SELECT LLM('...', a) AS x FROM t) ... FROM e AS v

@@ -1,4 +1,4 @@
-"""Which of DuckDB's functions are aggregates, volatile, or the user's macros; and lambdas."""
+"""DuckDB's functions that are aggregates, volatile, or the user's macros; and lambdas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each function that calls a model asks, and the SQL around its call.
+"""The functions that call a model: what each asks, and the SQL around its call.
 
 AI_FILTER('Is it late?', message)            =>  (call = 'Yes')
 AI_EXTRACT(body, 'name VARCHAR')             =>  CAST(call AS STRUCT(name VARCHAR))

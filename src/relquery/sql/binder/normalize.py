@@ -1,4 +1,4 @@
-"""Rewrites one SELECT with calls into a plain form before it is planned.
+"""The plain form of a SELECT with calls, into which it is rewritten before it is planned.
 
 Afterwards the select list has no stars, and only ORDER BY uses its names and positions.
 """
@@ -66,7 +66,7 @@ def _name_fields(select: Select, sources: Sources, functions: FunctionCatalog) -
 
 @dataclass(frozen=True, slots=True)
 class _Stars:
-    """Writes out what stands for several items of a SELECT.
+    """A rewriter that writes out what stands for several items of a SELECT.
 
     *                              =>  a, b
     unnest({'x': LLM(...)})        =>  {'x': LLM(...)}.x AS x
@@ -127,7 +127,8 @@ def replace_aliases(select: Select, sources: Sources, functions: FunctionCatalog
 
 @dataclass(slots=True)
 class _Aliases:
-    """Replaces names that the select list gives by what they name, as DuckDB allows everywhere.
+    """A rewriter that replaces names of the select list by what they name, as DuckDB allows
+    everywhere.
 
     A column of the FROM clause goes first, with two exceptions. Where a name is a whole key of
     DISTINCT ON or ORDER BY it goes last, and in ORDER BY the name stays. In HAVING, outside of

@@ -1,4 +1,4 @@
-"""What to write in place of functions of Snowflake, BigQuery and Databricks, in the query's own
+"""Replacements for functions of Snowflake, BigQuery and Databricks, in the query's own
 arguments.
 
     ai_query('endpoint', 'Summarize: ' || review)    AI_COMPLETE('Summarize:', review)

@@ -1,4 +1,4 @@
-"""What a part of a statement can read: WITH entries, and the tables of a FROM clause.
+"""The sources that a part of a statement can read: WITH entries, and the tables of a FROM clause.
 
 DuckDB says which columns these have, what a star stands for, and of which types values are.
 """

@@ -1,4 +1,4 @@
-"""Reads one statement: what DuckDB runs, what has calls, and what the connection keeps."""
+"""Kinds of statements: what DuckDB runs, what has calls, and what the connection keeps."""
 
 from __future__ import annotations
 
