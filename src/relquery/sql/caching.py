@@ -1,4 +1,4 @@
-"""Plans for the prompts of a stage what a provider caches, and the order in which they are sent.
+"""Plans of what a provider caches of a stage's prompts, and the order in which they are sent.
 
 Where a provider takes breakpoints, the prompts mark the prefixes that pay: spans of such prompts
 have `keep`, as those that a client of Anthropic's API marks. The order lets the first request of
@@ -87,7 +87,7 @@ def staggered(writers: Int64s, gap: int) -> Int64s:
 
 @dataclass(slots=True)
 class Counter:
-    """Counts prompts span by span: each distinct text once, the same ids for the same text.
+    """A counter of prompts, span by span: each distinct text once, the same ids for the same text.
 
     A provider has another tokenizer, and tokens may span two spans there; see explain.cost for how
     counts are corrected.
