@@ -1,1 +1,1 @@
-"""Converts values that leave the database: to Arrow, Python, pandas and polars."""
+"""Conversion of values that leave the database: to Arrow, Python, pandas and polars."""

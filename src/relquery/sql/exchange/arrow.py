@@ -1,4 +1,4 @@
-"""Reads DuckDB's rows as an Arrow table without losing any value.
+"""DuckDB's rows as an Arrow table, without the loss of any value.
 
 Arrow lacks some of DuckDB's types. Their values would arrive as bytes that only DuckDB can read, or
 lose part of their content. They are written as text, also inside lists and structs.
@@ -31,7 +31,7 @@ _IN_ARROW = {
 
 @dataclass(frozen=True, slots=True)
 class Most:
-    """How large a table may be that is read from DuckDB, whose memory limit does not count it."""
+    """The largest table that is read from DuckDB, whose memory limit does not count it."""
 
     cells: int
     bytes: int
