@@ -1,1 +1,1 @@
-"""Runs a plan, or tries it on stand-ins for its answers."""
+"""Execution of a plan, and its dry run on stand-ins for answers."""

@@ -32,7 +32,7 @@ _MOST_SHARED = 1024  # distinct answers; a million that are Yes or No take a few
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Replies:
-    """What a call was answered. answers: one per distinct input.
+    """The answers to a call. answers: one per distinct input.
 
     of_row: (rows,), index of each row's answer, or -1 as in Inputs. paid: all answers that the
     backend may have been paid for. sent: the number of requests. known: how many the ledger
@@ -191,7 +191,7 @@ class _CallAnswers:
 
 @dataclass(slots=True)
 class EarlierAnswers:
-    """What one call has asked so far. Inputs are only compared once there is a second question.
+    """The questions of one call so far. Inputs are only compared once there is a second question.
 
     comparison: of answers in two orders; None if there was none.
     """

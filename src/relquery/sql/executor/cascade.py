@@ -122,7 +122,7 @@ def proxy_task(task: Task, cascade: CascadeConfig) -> Task:
 
 @dataclass(frozen=True, slots=True)
 class Proxied:
-    """What a cascade gives."""
+    """The result of a cascade."""
 
     replies: Replies
     """The answers of all rows; what it took is that of the call's model."""

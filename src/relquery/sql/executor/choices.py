@@ -1,4 +1,5 @@
-"""How many rows to try next, and which filter goes first: choices from what answers have shown.
+"""The number of rows to try next, and the filter that goes first: choices from what answers have
+shown.
 
 Calls cost money and rounds cost time, so the rules decide on calls. Before a limit a batch is as
 large as is needed for half of the missing rows, as far as is known. In a simulation of 300 tables
@@ -31,7 +32,8 @@ _OTHERS = 4  # rows that count where other filters had passed; what they dropped
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a filter has shown. tried: rows that it judged; passed: those for which it is true."""
+    """Counts of a filter's answers. tried: rows that it judged; passed: those for which it is
+    true."""
 
     tried: int = 0
     passed: int = 0
@@ -48,7 +50,7 @@ class Seen:
 
 @dataclass(slots=True)
 class Judged:
-    """What a filter has shown of rows that other filters had passed. by: these filters."""
+    """Counts of a filter's answers for rows that other filters had passed. by: these filters."""
 
     by: dict[frozenset[int], Seen] = field(default_factory=dict)
 

@@ -1,4 +1,4 @@
-"""What answers the calls of a query, with which settings, and what it is paid."""
+"""The models that answer a query's calls, their settings, and what they are paid."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Models:
-    """What the calls of a connection may ask, by the names that they write.
+    """The models that a connection's calls may ask, by the names that they write.
 
     AI_FILTER('Is it late?', message, model := 'small')  =>  asks the backend `small`
     """
@@ -58,7 +58,7 @@ class Models:
 
 @dataclass(frozen=True, slots=True)
 class ExecutionContext:
-    """What answers calls, and with which settings. clock: seconds from any start, for reports.
+    """The backend that answers calls, and its settings. clock: seconds from any start, for reports.
 
     recording: notes what is sent, if that is asked for. on_answer: told of each answer of the
     backend and what it cost in USD, for progress. record: that of the stage which asks. models:

@@ -48,7 +48,7 @@ NO_ANSWER = Answer(None, Finish.ERROR, "The backend gave no answer.")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CacheLookup:
-    """What the ledger has for some inputs. inputs: their numbers, ascending. known: the answers.
+    """The ledger's answers for some inputs. inputs: their numbers, ascending. known: the answers.
 
     ledger, keys: where other answers go; None if they are not kept. is_settled: see
     AnswerStream.listen.

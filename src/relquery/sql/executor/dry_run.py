@@ -1,4 +1,4 @@
-"""Runs a plan on stand-ins for answers before its first call.
+"""The dry run of a plan, on stand-ins for answers, before its first call.
 
 Nobody pays for a statement that is bound to fail. With NULL for every answer DuckDB runs all that
 answers do not decide. If that fails, it may be due to the NULLs: so the statement is wrong only if

@@ -1,4 +1,4 @@
-"""Runs a plan: asks, keeps answers and row errors, and adds up what all of it costs."""
+"""Execution of a plan: calls, answers, row errors, and the sum of what all of it costs."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ Start = Callable[[SelectPlan, Database, Scratch], Rows]
 
 @dataclass(slots=True)
 class Execution:
-    """Runs the plan of one statement. paid: adds up what its stages cost.
+    """The execution of one statement's plan. paid: adds up what its stages cost.
 
     statement: its number, None if it is the only one. ready: base rows that exist already, by the
     place of their SELECT. start: gives the others.

@@ -1,4 +1,4 @@
-"""Whether the order of the fields changes answers, shown by inputs that are asked in both orders.
+"""A guard against answers that change with the order of fields: some inputs are asked in two.
 
 Paper 000 (section 6.4) finds that answers to reordered prompts are as accurate as those to prompts
 as written, for most models within 5%. A guard looks whether this holds for a call: it compares the

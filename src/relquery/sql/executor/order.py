@@ -1,4 +1,5 @@
-"""In which order the calls of a part of a SELECT are asked, by what each costs, and for which rows.
+"""The order in which the calls of a part of a SELECT are asked, by what each costs, and for which
+rows.
 
 LLM(a) = 'x' OR LLM(b) = 'y'
 => LLM(a) for all rows, then LLM(b) where LLM(a) = 'x' is not true; or the other way round
@@ -45,7 +46,7 @@ class CallStep:
 
 
 class Costs(Protocol):
-    """What is known about calls when they are put in order."""
+    """The knowledge about calls by which they are put in order."""
 
     def of(self, call: int) -> float:
         """What a call costs per row."""
@@ -86,8 +87,8 @@ def has_sides(part: CallGroup) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    """Puts the calls of a part in order. costs: `of` and `share` of Costs. answers: the calls whose
-    answers a condition reads. Each is found out once."""
+    """The search for an order of a part's calls. costs: `of` and `share` of Costs. answers: the
+    calls whose answers a condition reads. Each is found out once."""
 
     part: CallGroup
     inner: Mapping[int, frozenset[int]]
@@ -149,7 +150,7 @@ _ROWS = 100_000  # rows whose distinct inputs are counted
 
 @dataclass(frozen=True, slots=True)
 class CallCosts:
-    """What the calls of a SELECT cost, from the answers so far; see Costs."""
+    """The costs of a SELECT's calls, from the answers so far; see Costs."""
 
     rows: Rows
     left: Int64s

@@ -68,7 +68,7 @@ does not follow, yes is never. Answer in JSON: {described(PROPOSAL.whole)}."""
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Proposal:
-    """How the answer about two texts would follow from their labels."""
+    """A rule by which the answer about two texts would follow from their labels."""
 
     question: str
     """About one text."""
@@ -131,7 +131,7 @@ def ask_by_labels(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Claim:
-    """What labels say of pairs.
+    """A claim of labels about pairs.
 
     said: (calls,), 1 for Yes, 0 for No, or _UNKNOWN. reason: why they say nothing; else "". rule:
     what they are, and where the answer is Yes. replies: to what was asked for them.

@@ -1,4 +1,4 @@
-"""Reads an answer: its value, or why it has none."""
+"""The reading of an answer: its value, or why it has none."""
 
 from __future__ import annotations
 

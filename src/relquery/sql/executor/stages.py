@@ -1,4 +1,4 @@
-"""Goes through the stages of a SELECT, for some of its rows, to run them or to predict them.
+"""The walk through the stages of a SELECT, for some of its rows, to run or to predict them.
 
 Filters run on some of the rows first, to learn which filter drops the most for what it costs, and,
 before a LIMIT, only until enough rows have passed.
@@ -36,7 +36,8 @@ R = TypeVar("R", bound=Rows)
 
 @dataclass(slots=True)
 class StageWalker(Generic[R]):
-    """Goes through the stages of one SELECT: its filters, what cuts its rows, and its other calls.
+    """A walker through the stages of one SELECT: its filters, what cuts its rows, and its other
+    calls.
 
     ask: deals with one call for some base rows, and marks them as asked. One stage may ask several
     times, for other rows; its last argument is what holds in all of them. kinds: how many stages of
