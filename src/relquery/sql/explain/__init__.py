@@ -1,1 +1,1 @@
-"""What is known about a query before its first call: what it asks, and whether it must fail."""
+"""Knowledge about a query before its first call: what it asks, and whether it must fail."""

@@ -1,4 +1,4 @@
-"""What the prompts of a stage take, in figures: tokens, seconds, USD; and as EXPLAIN (COST) shows
+"""The cost of a stage's prompts in figures: tokens, seconds, USD; and as EXPLAIN (COST) shows
 them, a row per stage and one for all.
 
 Answers have the length of those to the same call that are known; else that of the type asked for;
@@ -194,7 +194,7 @@ def sums(one: object, more: object, names: Iterable[str]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """How many tokens a provider bills for one that we count. factor: its tokens per token of ours.
+    """The tokens that a provider bills for one that we count. factor: its tokens per token of ours.
 
     error: of the factor, relative, with 95% confidence. answers: from how many it was learned.
     """
@@ -232,7 +232,7 @@ class Calibration:
 
 @dataclass(frozen=True, slots=True)
 class StageCost:
-    """What a stage takes. input: all prompt tokens; cached: those that a cache serves.
+    """The cost of a stage. input: all prompt tokens; cached: those that a cache serves.
 
     live: USD in our order. table: USD in the order of the table, with the provider's cache too.
     batch: USD through the batch API. None where no price is known. length: of the answers.

@@ -1,4 +1,4 @@
-"""Estimates what the prompts of a stage take: tokens, hits of a cache, seconds and USD.
+"""Estimates of what the prompts of a stage take: tokens, hits of a cache, seconds and USD.
 
 A provider's cache is billed by the provider's rules, in our order and in that of the table; one on
 this machine is simulated. A provider's tokenizer is not ours, and it adds tokens of its own: around
@@ -52,7 +52,7 @@ _Bills = tuple[Bill, Bill, Bill]
 
 @dataclass(slots=True)
 class Estimator:
-    """Estimates the stages of a statement, one after the other.
+    """An estimator of a statement's stages, one after the other.
 
     always: whether to tell costs also where no price is known. The cache is empty at first, and
     later stages find what earlier ones sent. What the first stages show of the provider's tokens is

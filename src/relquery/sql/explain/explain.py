@@ -46,7 +46,7 @@ _OPPOSITES = {"'yes'": "'no'", "'no'": "'yes'", "'true'": "'false'", "'false'": 
 
 @dataclass(frozen=True, slots=True)
 class _OfModel:
-    """What predicts the calls of one model, one stage after the other."""
+    """The predictor of one model's calls, one stage after the other."""
 
     context: ExecutionContext
     planner: RequestPlanner
@@ -55,7 +55,7 @@ class _OfModel:
 
 @dataclass(slots=True)
 class Explainer:
-    """Describes stages instead of running them; see executor.stages.
+    """A visitor that describes stages instead of running them; see executor.stages.
 
     shares: of the rows that pass; None if nothing is known. calls: those described so far, by
     stage. costs: whether to tell what the calls cost in any case; else only where a price is known.

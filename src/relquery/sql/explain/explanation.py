@@ -1,4 +1,4 @@
-"""What EXPLAIN reports about a query before it runs, one line per LLM call.
+"""The report of EXPLAIN about a query before it runs, one line per LLM call.
 
 And what EXPLAIN ANALYZE reports after it.
 """
@@ -28,7 +28,7 @@ _LISTED, _FIRST = 6, 3  # fields that are all named, and those named of more
 
 @dataclass(frozen=True, slots=True)
 class ExplainedCall:
-    """What one call would ask; None where this cannot be known before the run.
+    """The requests that one call would make; None where this cannot be known before the run.
 
     stage: its name in the report of the run. prompt: the start of the prompt. fields: what the
     model sees of a row. rows, calls, from_ledger: as in the report; `counts` says how reliable
@@ -198,7 +198,7 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class SqlExplanation:
-    """What a query would ask, in the order in which its stages run.
+    """The calls that a query would make, in the order in which its stages run.
 
     plan: DuckDB's own explanation of a query without LLM calls; None for one with calls, even if
         it would make none.

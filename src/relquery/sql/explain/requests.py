@@ -1,4 +1,4 @@
-"""Which prompts a stage sends: those that neither the ledger nor an earlier stage answers."""
+"""The prompts that a stage sends: those that neither the ledger nor an earlier stage answers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ORDERED = 100_000  # at most this many inputs are put in order
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Requests:
-    """What a stage asks.
+    """The requests of a stage.
 
     sampling: how answers are drawn. places: which of its distinct prompts are asked. known: how
     many answers the ledger has, or will have by then. exact: whether there are as many, whatever

@@ -37,7 +37,7 @@ from relquery.sql.planner.plan import Field, PlannedCall, SelectPlan
 
 @dataclass(frozen=True, slots=True)
 class KnownRows:
-    """What is known about the rows of a table.
+    """Knowledge about the rows of a table.
 
     most: the maximum number of rows; None if unknown. exact: whether there are exactly that many.
     held: whether the table at hand contains all of them; it may contain more unless `exact`.
@@ -153,7 +153,7 @@ class Count(NamedTuple):
 
 @dataclass(slots=True)
 class Selectivities:
-    """Which share of the rows passes each filter: given, or measured in a run.
+    """The share of the rows that passes each filter: given, or measured in a run.
 
     every: that of each filter; None if not given. by_stage: the same by the stage whose answers
     a filter reads, which goes first. measured: of how many rows it was true. lengths: tokens of
@@ -209,8 +209,8 @@ def _share(given: Any, of: str = "") -> float:
 
 @dataclass(slots=True)
 class _Judged:
-    """What is taken to pass a filter. rows: those that were judged; passed: those that pass, both
-    (rows,). counts: each time that there were new rows."""
+    """The rows that are taken to pass a filter. rows: those that were judged; passed: those that
+    pass, both (rows,). counts: each time that there were new rows."""
 
     rows: Bools
     passed: Bools
