@@ -1,5 +1,5 @@
-"""What a database defines: functions that DuckDB lists, those in Python that statements call, and
-texts with LLM calls, which the connection keeps because DuckDB cannot.
+"""The definitions of a database: functions that DuckDB lists, those in Python that statements call,
+and texts with LLM calls, which the connection keeps because DuckDB cannot.
 
 DuckDB shares Python functions between all connections to a database. So each has a name of its
 own, and a temporary macro, which belongs to one connection of DuckDB, gives it the name that users

@@ -24,7 +24,8 @@ from relquery.sql.names import quoted
 
 @dataclass(slots=True)
 class _Turn:
-    """Who may use a connection: one thread at a time, and one query while there are scratch tables.
+    """The turn to use a connection: one thread at a time, and one query while there are scratch
+    tables.
 
     entered: how many times the thread has entered. statements: where DuckDB runs them.
     """

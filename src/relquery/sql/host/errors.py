@@ -1,4 +1,4 @@
-"""Translates errors of DuckDB to ours. No other module does this."""
+"""Translation of DuckDB's errors to ours. No other module does this."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs DuckDB's statements beside the main thread, so that Ctrl-C is heard while one computes.
+"""A thread for DuckDB's statements beside the main one, so that Ctrl-C is heard while one computes.
 
 DuckDB looks for an interrupt between two chunks of rows. Within one it may compute for a minute,
 and Python's handler of Ctrl-C cannot run as long as the main thread is inside of DuckDB.
