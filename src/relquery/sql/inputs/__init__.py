@@ -1,1 +1,1 @@
-"""From rows to prompts: what a call sends for each distinct input, built when it is read."""
+"""Prompts made of rows: what a call sends for each distinct input, built when it is read."""

@@ -224,7 +224,7 @@ JSON, TEXT = JsonWriter(), TextWriter()
 
 
 class Pieces(Sequence[str]):
-    """What is sent for each distinct cell of a field: strings made when they are read.
+    """The text that is sent for each distinct cell of a field: strings made when they are read.
 
     array: the same as large strings, in one block of memory.
     """

@@ -1,4 +1,4 @@
-"""What one call of a query asks: its rows, their distinct inputs, and the inputs' prompts."""
+"""The inputs of one call: its rows, their distinct inputs, and the inputs' prompts."""
 
 from __future__ import annotations
 
