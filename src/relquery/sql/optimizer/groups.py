@@ -125,7 +125,7 @@ def _without_modifiers(select: Select) -> Select:
 
 @dataclass(slots=True)
 class _Split(ABC):
-    """Splits expressions into what the subquery computes and what stays outside."""
+    """A split of expressions into what the subquery computes and what stays outside."""
 
     names: frozenset[str]
     sources: Sources

@@ -1,4 +1,5 @@
-"""What rules ask of a statement: its columns and types, and who reads a query with calls.
+"""The facts that rules need about a statement: its columns and types, and who reads a query with
+calls.
 
 Queries are read by FROM clauses: derived tables and WITH entries. Only what is read as it stands
 counts: not through PIVOT or a sample, and no MATERIALIZED entry.
@@ -54,8 +55,8 @@ Place = Callable[[Column], int | None]
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """Asks DuckDB, with stand-ins for calls. None means that it does not say: the part depends on
-    a row of an outer query, or has a form that only DuckDB understands."""
+    """A look-up in DuckDB, with stand-ins for calls. None means that it does not say: the part
+    depends on a row of an outer query, or has a form that only DuckDB understands."""
 
     database: Database
     functions: FunctionCatalog
