@@ -1,4 +1,4 @@
-"""Makes parts of trees."""
+"""Builders of parts of trees."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Has DuckDB parse queries and print trees."""
+"""Parsing of queries and printing of trees, both by DuckDB."""
 
 from __future__ import annotations
 

@@ -410,7 +410,7 @@ class Entry(Node):
 
 
 class Modifier(Node):
-    """What a query does with its rows at the end."""
+    """A change that a query makes to its rows at the end."""
 
 
 class Order(Modifier, type="ORDER_MODIFIER"):
@@ -517,7 +517,8 @@ class Recursive(Query, type="RECURSIVE_CTE_NODE"):
 
 
 class Source(Node):
-    """What a FROM clause reads. alias: as it is called. columns: the names given to its columns."""
+    """A source of a FROM clause. alias: as it is called. columns: the names given to its
+    columns."""
 
     alias: _Arg[str] = _Arg("alias", "")
     columns: _Arg[list[str]] = _Arg("column_name_alias", [])
