@@ -1,1 +1,1 @@
-"""How a statement is run: which SELECTs, which stages, and what each reads."""
+"""The plan of a statement: which SELECTs, which stages, and what each reads."""

@@ -1,4 +1,4 @@
-"""How answers are read as values of other types, and which of them are not valid values.
+"""The reading of answers as values of other types, and checks for those that are not valid.
 
 One rule applies wherever an answer is cast. Surrounding white space and a code fence are removed,
 then DuckDB's TRY_CAST applies: the result is NULL if the text is not a valid value of the type. A
@@ -70,7 +70,7 @@ def _text_of(value: Node) -> Expression:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What the query expects of an expression over answers at one place.
+    """The query's expectation of an expression over answers at one place.
 
     kind: a type; None if the expression itself may fail. whole: the expression as written, before
     any rewriting; None if it is the answer itself. later: whether the cast happens when the value

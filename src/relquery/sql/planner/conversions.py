@@ -1,4 +1,4 @@
-"""Rewrites a SELECT so that each answer is read as the type the query needs there.
+"""Conversions in a SELECT, by which each answer is read as the type the query needs there.
 
     LLM('...', x)::DATE          =>  what DuckDB's TRY_CAST gives; see planner.checks
     LLM('...', x) = d            =>  the same, as the type of d
@@ -266,7 +266,7 @@ class OuterCheck:
 
 @dataclass(slots=True)
 class OuterReader:
-    """Converts answers in what remains of a statement after its calls are answered.
+    """A converter of answers in what remains of a statement after its calls are answered.
 
     tables: scratch tables by name, with the lower-case names of their answer columns.
     checks: for everything read so far.

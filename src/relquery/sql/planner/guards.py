@@ -64,8 +64,8 @@ def guard(conditions: Sequence[Expression]) -> Expression | None:
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """Under which conditions the nodes of `top` are read. They may contain calls. Nodes beside each
-    other in an AND or OR share theirs, so that many of them take no longer than few.
+    """The conditions under which the nodes of `top` are read. They may contain calls. Nodes beside
+    each other in an AND or OR share theirs, so that many of them take no longer than few.
 
     where_it_counts: where a node's value counts. Then, where NULL does the same as false, as in
     WHERE, a side of an AND counts only if the other sides are true, not if one is NULL.

@@ -1,4 +1,4 @@
-"""Finds when fewer rows are enough than a SELECT has.
+"""Limits: when fewer rows are enough than a SELECT has.
 
 The rows that a SELECT returns may be known before all of its calls are answered (`cut_of`):
 

@@ -137,7 +137,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Which rows a SELECT returns. select: their numbers, from all rows that passed the filters.
+    """The rows that a SELECT returns. select: their numbers, from all rows that passed the filters.
 
     part: the calls that decide it. stops: whether the filters can stop at a limit, or in
     each group of DISTINCT ON at its first row, because the rows can be ordered beforehand.
@@ -150,7 +150,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class SelectPlan:
-    """How one SELECT is run. All expressions except `base` read the table `ours.ROWS`.
+    """The plan of one SELECT. All expressions except `base` read the table `ours.ROWS`.
 
     base: the columns that everything else reads. cut: None if the final SELECT decides what it
     returns. final: the SELECT itself, without what `cut` does.

@@ -1,4 +1,5 @@
-"""Plans one SELECT with calls: base rows, filters, calls, and the query over their answers.
+"""The planning of one SELECT with calls: base rows, filters, calls, and the query over their
+answers.
 
 Calls with equal prompt, fields and sampling are one call, wherever they appear, and run once. Every
 part that DuckDB must compute from the FROM clause (a column, a correlated subquery, an argument of
@@ -176,7 +177,7 @@ def _cut(select: Select, given: Select | None, over: _OverRows, stops: bool) -> 
 
 @dataclass(slots=True)
 class _OverRows:
-    """Rewrites expressions of one SELECT so that they read materialised rows and answers.
+    """A rewriter of one SELECT's expressions, which then read materialised rows and answers.
 
     names: lower-case names of the result's columns, which ORDER BY may use. base: the columns of
     the base. planned: the distinct calls. Both are collected while expressions are rewritten.

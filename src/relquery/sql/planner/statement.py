@@ -1,4 +1,5 @@
-"""Plans a statement: its SELECTs with calls from the inside out, and what remains of it."""
+"""The planning of a statement: its SELECTs with calls from the inside out, and what remains of
+it."""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ from relquery.sql.planner.select import plan_select
 
 @dataclass(frozen=True, slots=True)
 class StatementPlan:
-    """How a statement is run.
+    """The plan of a statement.
 
     selects: its SELECTs with calls, inner ones first. outer: the query around them, which reads
     their tables; None if the last SELECT is the whole query. enough: how many rows it returns at
