@@ -1,4 +1,4 @@
-"""Runs a query on a few of its rows, and foretells what all rows cost."""
+"""Previews: a query on a few of its rows, and an estimate of what all rows cost."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class SampledRows(Rows):
 
 @dataclass(slots=True)
 class Sample:
-    """Starts each SELECT of a statement on at most `most` rows, and keeps these rows."""
+    """A sample of at most `most` rows of each SELECT of a statement."""
 
     most: int
     selects: list[SampledRows] = field(default_factory=list)
