@@ -1,5 +1,5 @@
-"""Runs a query of one or more statements in order, or explains one. What runs those with calls
-(see run) is imported where there is one: plain SQL starts sooner without it.
+"""Execution of a query of one or more statements in order, and the explanation of one. What runs
+those with calls (see run) is imported where there is one: plain SQL starts sooner without it.
 
 All statements are checked before the first one runs, as far as that is possible: their calls, and
 all else of those before which none writes.
