@@ -1,4 +1,4 @@
-"""How much of a prompt's text was served from the cache."""
+"""The part of a prompt's text that was served from the cache."""
 
 from __future__ import annotations
 
