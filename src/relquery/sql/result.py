@@ -269,7 +269,7 @@ def missing_values(count: int) -> str:
 
 @dataclass(slots=True)
 class CostAccumulator:
-    """What the statements of a query have cost so far.
+    """The cost of a query's statements so far.
 
     stages: by name, in the order in which they begin. kinds: how many stages there were of each
     kind. kept: whether the ledger has all answers. reasons: why cells of the last result are empty.
