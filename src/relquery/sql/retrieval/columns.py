@@ -1,4 +1,4 @@
-"""Which columns a statement searches: the names in its text, and the columns that these mean.
+"""The columns that a statement searches: the names in its text, and the columns that these mean.
 
 A table is named by its name or by a path, as DuckDB reads it: docs, schema.docs, database.docs,
 database.schema.docs. A name with dots needs no quotes.

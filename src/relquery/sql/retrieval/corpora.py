@@ -1,4 +1,4 @@
-"""What the statements and span queries of a connection search.
+"""The corpora that the statements and span queries of a connection search.
 
 DuckDB calls Python functions while a statement runs, when they may not read tables. So the columns
 that a statement names are read before it.
@@ -157,7 +157,7 @@ class Corpora:
 
 @dataclass(frozen=True, slots=True)
 class NamedTables(Mapping[str, Search]):
-    """What finds texts of a table: of "docs" its only column of text, of "docs.text" that one.
+    """A search in texts of a table: of "docs" its only column of text, of "docs.text" that one.
 
     Each table is read once, so a new one is needed once tables may have changed.
     """
