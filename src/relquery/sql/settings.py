@@ -1,4 +1,4 @@
-"""How answers are drawn, from the keywords that a user gives."""
+"""Settings of answers, from the keywords that a user gives."""
 
 from __future__ import annotations
 
