@@ -1,4 +1,4 @@
-"""Registers tables: files, by their extension, and tables of other libraries."""
+"""Registration of tables: files, by their extension, and tables of other libraries."""
 
 from __future__ import annotations
 
@@ -206,8 +206,9 @@ def _check_csv(database: Database, path: Path) -> None:
 
 
 class _FirstLine(NamedTuple):
-    """Where a file's columns are named. blank: the lines before it without content. delimiter: the
-    one that splits it into the most values. has_quotes: whether quotes are in the file."""
+    """The line in which a file's columns are named. blank: the lines before it without content.
+    delimiter: the one that splits it into the most values. has_quotes: whether quotes are in the
+    file."""
 
     blank: int
     delimiter: str
