@@ -24,7 +24,7 @@ _SHOWN = 60
 
 
 class InvalidAnswerError(ValueError):
-    """Why an answer is not a value of its type. Never leaves the package."""
+    """The reason why an answer is not a value of its type. Never leaves the package."""
 
 
 @dataclass(frozen=True, slots=True)
