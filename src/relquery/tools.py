@@ -66,7 +66,7 @@ class ToolResult:
 
 @dataclass(frozen=True, slots=True)
 class ToolUse:
-    """Which functions an answer may call. Raises ConfigError for a choice that does not fit."""
+    """The functions that an answer may call. Raises ConfigError for a choice that does not fit."""
 
     functions: tuple[Function, ...]
     choice: str = "auto"
@@ -104,8 +104,8 @@ class ToolUse:
 
 @dataclass(frozen=True, slots=True)
 class CallForm:
-    """How a model writes calls: `head`, then calls joined by `between`, then `tail`. A call is
-    `begin`, the function's name, `middle`, the arguments in JSON, and `end`."""
+    """The form in which a model writes calls: `head`, then calls joined by `between`, then `tail`.
+    A call is `begin`, the function's name, `middle`, the arguments in JSON, and `end`."""
 
     head: str
     begin: str
@@ -154,7 +154,7 @@ class Delta(NamedTuple):
 
 @dataclass(slots=True)
 class CallParser:
-    """Reads calls in the text of an answer as it comes.
+    """A parser of calls in the text of an answer as it comes.
 
     The parts of text, and those of each call's arguments, joined, are the same however the text is
     cut. What only begins as a call and goes on otherwise is text.
