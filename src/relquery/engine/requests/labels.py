@@ -192,7 +192,7 @@ def _log_sum(logs: Sequence[float]) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class DraftNode:
     """A token of a draft. above: number of the previous node, None for the first. depth: from 0."""
 
     above: int | None
@@ -208,14 +208,14 @@ class Drafts:
     """
 
     def __init__(self, drafts: Sequence[tuple[int, ...]]) -> None:
-        self.nodes: list[Node] = []
+        self.nodes: list[DraftNode] = []
         self._below: dict[tuple[int | None, int], int] = {}
         for draft in drafts:
             at = None
             for depth, token in enumerate(draft):
                 if (at, token) not in self._below:
                     self._below[at, token] = len(self.nodes)
-                    self.nodes.append(Node(at, token, depth))
+                    self.nodes.append(DraftNode(at, token, depth))
                 at = self._below[at, token]
 
     @property
