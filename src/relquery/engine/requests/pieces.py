@@ -163,7 +163,7 @@ Part: TypeAlias = "TokenIds | Chain | At | Placeholder | Keep"
 
 
 @dataclass(slots=True, eq=False)
-class Piece:
+class ChainPiece:
     """A run of a chain's own tokens, and how far its states are in the cache.
 
     tokens: (n,) ids of the prompt. chain: which of the request's chains has it, by number. first:
@@ -270,12 +270,12 @@ Placing = Literal["chain", "bound"]
 anywhere else."""
 
 
-def lay_out(chain: Chain, placing: Placing = "chain") -> list[Piece]:
+def lay_out(chain: Chain, placing: Placing = "chain") -> list[ChainPiece]:
     """The pieces of a prompt in document order; the last one is open: the answer grows in it.
 
     Spans without tokens vanish.
     """
-    pieces: list[Piece] = []
+    pieces: list[ChainPiece] = []
     path, chains = [_open(chain, 0, 0, 0)], 1
     while True:
         at = path[-1]
@@ -316,7 +316,7 @@ def _open(chain: Chain, number: int, first: int, begin: int) -> _Open:
 
 
 def _close(
-    pieces: list[Piece], at: _Open, placing: Placing, ends: bool = False, hidden: bool = False
+    pieces: list[ChainPiece], at: _Open, placing: Placing, ends: bool = False, hidden: bool = False
 ) -> None:
     """End a piece at a gap, the beginning of a span or the end of the chain.
 
@@ -329,7 +329,7 @@ def _close(
     anchor = at.begin if placing == "bound" else 0
     start = at.begin + at.end - origin
     spans = tuple(at.spans)
-    piece = Piece(tokens, at.number, at.first, start, origin, anchor, at.previous, spans)
+    piece = ChainPiece(tokens, at.number, at.first, start, origin, anchor, at.previous, spans)
     piece.jumps, piece.hidden, piece.keep = at.jumps, hidden, at.keep
     piece.keeps, at.keeps = tuple(at.keeps), []
     if at.names is not None and placing == "chain":  # then keys depend on the chain alone
@@ -342,14 +342,14 @@ def _close(
     at.own, at.spans, at.jumps = [], [], False
 
 
-def _jump(pieces: list[Piece], at: _Open, placing: Placing, position: int) -> None:
+def _jump(pieces: list[ChainPiece], at: _Open, placing: Placing, position: int) -> None:
     """Go on at a position of the chain."""
     if position != at.end + sum(map(len, at.own)):
         _close(pieces, at, placing)
         at.end, at.jumps = position, True
 
 
-def _reopen(pieces: list[Piece], at: _Open) -> None:
+def _reopen(pieces: list[ChainPiece], at: _Open) -> None:
     """Undo the end of a piece before a span that has no tokens."""
     last = None if at.previous is None or at.spans or at.jumps else pieces[at.previous]
     if last is not None and not last.hidden:
@@ -359,7 +359,7 @@ def _reopen(pieces: list[Piece], at: _Open) -> None:
         at.keeps = list(last.keeps)
 
 
-def depths(pieces: list[Piece]) -> list[int]:
+def depths(pieces: list[ChainPiece]) -> list[int]:
     """How deeply each piece is nested in spans; 0 for pieces of the prompt's own chain.
 
     A span's pieces, and those of all spans in it, lie from the first of its chain to the last.
@@ -373,7 +373,7 @@ def depths(pieces: list[Piece]) -> list[int]:
     return [spans - 1 for spans in accumulate(change[:-1])]
 
 
-def find_root(pieces: list[Piece], piece: Piece, root: bytes = ROOT) -> bytes:
+def find_root(pieces: list[ChainPiece], piece: ChainPiece, root: bytes = ROOT) -> bytes:
     """The key before a piece's first block; it covers everything the piece attends to.
 
     All pieces before it must have all their keys. root: the key before every chain; see Adapter.

@@ -14,8 +14,8 @@ from relquery.engine.requests.pieces import (
     PLAIN,
     Adapter,
     Chain,
+    ChainPiece,
     Keep,
-    Piece,
     Placing,
     chain_keys,
     find_root,
@@ -180,7 +180,7 @@ class Request:
     placing: InitVar[Placing] = "chain"
     prompt_logprobs: int | None = None
 
-    pieces: list[Piece] = field(init=False)
+    pieces: list[ChainPiece] = field(init=False)
     prompt_tokens: int = field(init=False)
     output: list[int] = field(default_factory=list)
     finish: Finish | None = None
