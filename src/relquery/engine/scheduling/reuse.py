@@ -37,7 +37,7 @@ class Hits:
         return self.blocks - len(self.unheld)
 
 
-class Reuse:
+class PrefixMatcher:
     """The cache as the work planned so far will leave it.
 
     Blocks that planned work fills count as cached for later work, because they will be once the
@@ -128,7 +128,7 @@ class Draft:
         self.preempt: list[Request] = []
         self._admitted: set[Request] = set()
         self._prompts = False
-        self._reuse = Reuse(state.limits, state.pool)
+        self._reuse = PrefixMatcher(state.limits, state.pool)
 
     def fork(self) -> Self:
         """A copy that can be changed without changing this draft."""
