@@ -14,7 +14,7 @@ from relquery.engine.requests.relquery import RelQuery
 from relquery.engine.requests.request import Request
 from relquery.engine.scheduling.plan import Memo, Plan, Policy, State
 from relquery.engine.scheduling.policies import catalogue
-from relquery.engine.scheduling.policies.catalogue import Settings
+from relquery.engine.scheduling.policies.catalogue import PolicySettings
 from relquery.engine.scheduling.policies.priority import Estimate, Priorities
 from relquery.engine.scheduling.policies.relserve import RelServe, Static
 from relquery.engine.scheduling.policies.srjf import Backlog, Candidate, Srjf, advance_and_add
@@ -42,9 +42,9 @@ lpm: the request with the longest cached prefix first, as in SGLang.
 Scheduler = PolicyName | Baseline
 
 
-def make_policy(name: Scheduler, settings: Settings | None = None) -> Policy:
+def make_policy(name: Scheduler, settings: PolicySettings | None = None) -> Policy:
     """The policy with this name."""
-    given = settings or Settings()
+    given = settings or PolicySettings()
     if name in _MAKERS:
         return _MAKERS[name](given)
     return catalogue.make_policy(cast(PolicyName, name), given)
@@ -128,19 +128,19 @@ class _ByPrefix(Backlog):
         return 0
 
 
-def _relserve(kind: type[RelServe]) -> Callable[[Settings], Policy]:
+def _relserve(kind: type[RelServe]) -> Callable[[PolicySettings], Policy]:
     return lambda given: kind(given.cost, given.fairness, given.seed)
 
 
-def _transition(change: float) -> Callable[[Settings], Policy]:
+def _transition(change: float) -> Callable[[PolicySettings], Policy]:
     return lambda given: FixedTransition(given.cost, given.fairness, given.seed, change=change)
 
 
-def _srjf(kind: type[Srjf]) -> Callable[[Settings], Policy]:
+def _srjf(kind: type[Srjf]) -> Callable[[PolicySettings], Policy]:
     return lambda given: kind(given.cost, given.fairness.aging, batch=False)
 
 
-_MAKERS: dict[Baseline, Callable[[Settings], Policy]] = {
+_MAKERS: dict[Baseline, Callable[[PolicySettings], Policy]] = {
     "relserve-pp": _transition(-1.0),
     "relserve-dp": _transition(1.0),
     "relserve-dpu": lambda given: PrioritiesAlone(given.fairness, given.cost),

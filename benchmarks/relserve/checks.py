@@ -9,7 +9,7 @@ from statistics import fmean
 
 from benchmarks.relserve.simulated import Scheduler, load_trace, saturation, serve
 from relquery.engine.machines import SERVED
-from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
+from relquery.engine.scheduling.policies.catalogue import PolicySettings, make_policy
 from relquery.engine.scheduling.policies.priority import Fairness
 from relquery.traces.simulate import simulate
 from relquery.traces.trace import at_rate
@@ -70,7 +70,7 @@ def thresholds(
         traces.append(list(at_rate(queries, load * saturation(queries, served))))
     rows = []
     for seconds in THRESHOLDS:
-        policy = make_policy("relserve", Settings(served.cost, Fairness(seconds)))
+        policy = make_policy("relserve", PolicySettings(served.cost, Fairness(seconds)))
         runs = [simulate(queries, policy, served) for queries in traces]
         waited = (
             outcome.latency.waiting / len(outcome.query.rows)

@@ -30,7 +30,7 @@ from relquery.engine.executor import RealClock
 from relquery.engine.loop import Loop
 from relquery.engine.requests.request import Request
 from relquery.engine.scheduling.plan import Memo, Plan, Policy, State
-from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
+from relquery.engine.scheduling.policies.catalogue import PolicySettings, make_policy
 from relquery.traces.simulate import Outcome, requests_of, serve
 from relquery.traces.trace import TracedQuery, at_rate
 
@@ -141,7 +141,7 @@ class Service:
     def _serve(
         self, queries: Sequence[TracedQuery], name: PolicyName, cost: LinearCost, turn: Turn
     ) -> Served:
-        policy, clock = _Timed(make_policy(name, Settings(cost))), SkippingClock(turn)
+        policy, clock = _Timed(make_policy(name, PolicySettings(cost))), SkippingClock(turn)
         executor = AlternatingExecutor(self._executor(name), turn)
         loop = Loop(executor, self._limits, clock, policy)
         requests: list[Request] = []

@@ -16,7 +16,7 @@ from relquery.engine.executor import SimulatedExecutor, VirtualClock
 from relquery.engine.loop import Loop
 from relquery.engine.requests.request import Request
 from relquery.engine.scheduling.plan import Memo, Plan, State
-from relquery.engine.scheduling.policies.catalogue import Settings
+from relquery.engine.scheduling.policies.catalogue import PolicySettings
 
 EACH = 100
 """Requests of a relQuery."""
@@ -57,7 +57,7 @@ def measure(
 def _measure(name: Scheduler, relqueries: int, steps: int, each: int, most: int | None) -> Crowded:
     cost, clock = LinearCost(), VirtualClock()
     seconds: list[float] = []
-    policy = make_policy(name, Settings(cost))
+    policy = make_policy(name, PolicySettings(cost))
 
     def timed(state: State, memo: Memo) -> tuple[Plan, Memo]:
         start = time.perf_counter()

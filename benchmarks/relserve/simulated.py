@@ -18,7 +18,7 @@ from benchmarks.relserve.static_chunked import static_chunked
 from benchmarks.relserve.traces import SOURCES, trace
 from relquery.config import PolicyName
 from relquery.engine.machines import SERVED, Served
-from relquery.engine.scheduling.policies.catalogue import Settings
+from relquery.engine.scheduling.policies.catalogue import PolicySettings
 from relquery.traces.simulate import ServedTrace, approximate_tokens, simulate
 from relquery.traces.trace import Sampling, TracedQuery, at_rate
 
@@ -182,7 +182,7 @@ def serve(queries: Sequence[TracedQuery], name: Scheduler, served: Served) -> Se
     """A run under a policy by its name."""
     if name == "static-chunked":
         return simulate(queries, static_chunked, served)
-    return simulate(queries, make_policy(name, Settings(served.cost)), served)
+    return simulate(queries, make_policy(name, PolicySettings(served.cost)), served)
 
 
 def _parts(runs: Sequence[ServedTrace]) -> tuple[float, float, float]:

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from relquery.demo.files import table_path
 from relquery.engine.machines import SERVED
-from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
+from relquery.engine.scheduling.policies.catalogue import PolicySettings, make_policy
 from relquery.traces.simulate import simulate
 from relquery.traces.trace import TracedQuery, at_rate, save, workload
 
@@ -28,7 +28,7 @@ def at_load(queries: Sequence[TracedQuery], machine: str, load: float) -> list[T
     """The trace at a share of the rate that fcfs can serve on a machine."""
     served = SERVED[machine]
     together = [replace(query, arrival=0.0) for query in queries]
-    run = simulate(together, make_policy("fcfs", Settings(served.cost)), served)
+    run = simulate(together, make_policy("fcfs", PolicySettings(served.cost)), served)
     rate = load * len(queries) / run.seconds
     return list(at_rate(queries, rate))
 

@@ -22,7 +22,7 @@ from benchmarks.baselines import make_policy
 from relquery.config import POLICIES, PolicyName
 from relquery.engine.cost import LinearCost
 from relquery.engine.requests.request import Draw, Request
-from relquery.engine.scheduling.policies.catalogue import Settings
+from relquery.engine.scheduling.policies.catalogue import PolicySettings
 from relquery.prompt import Finish
 from tests.engine.harness import (
     VOCABULARY,
@@ -56,7 +56,7 @@ class Scenario(NamedTuple):
             limits = defaults | self.limits
             answer = drawing(limits.pop("draws")) if "draws" in limits else answer_of
             cost = LinearCost(*limits.pop("cost", COST))
-            harness = Harness(answer, make_policy(policy, Settings(cost)), **limits)
+            harness = Harness(answer, make_policy(policy, PolicySettings(cost)), **limits)
             for line in self.lines:
                 try:
                     happen(harness, *line.split(" ", 1))

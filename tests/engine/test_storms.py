@@ -22,7 +22,7 @@ from relquery.engine.cost import LinearCost
 from relquery.engine.requests.declared import NOTHING, Declared
 from relquery.engine.requests.labels import Drafts
 from relquery.engine.requests.request import Draw, Request
-from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
+from relquery.engine.scheduling.policies.catalogue import PolicySettings, make_policy
 from relquery.engine.scheduling.policies.priority import Fairness
 from relquery.errors import PromptTooLongError
 from relquery.prompt import Finish
@@ -101,7 +101,7 @@ class Storm:
 
     def __post_init__(self) -> None:
         self.rng = Random(f"{self.policy} {self.seed}")
-        given = Settings(self.rng.choice(COSTS), fairness_of(self.rng))
+        given = PolicySettings(self.rng.choice(COSTS), fairness_of(self.rng))
         self.harness = Harness(policy=make_policy(self.policy, given), **limits_of(self.rng))
 
     @property

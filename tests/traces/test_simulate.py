@@ -21,7 +21,7 @@ from relquery.engine.executor import PacedClock, SimulatedExecutor
 from relquery.engine.loop import Loop
 from relquery.engine.machines import SERVED, Served
 from relquery.engine.requests.request import Request
-from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
+from relquery.engine.scheduling.policies.catalogue import PolicySettings, make_policy
 from relquery.errors import TableError
 from relquery.traces.simulate import ServedTrace, approximate_tokens, requests_of, serve, simulate
 from relquery.traces.trace import (
@@ -43,7 +43,7 @@ TRACE = workload(TABLES, 4.0, count=12, rows=(1, 12), seed=1)
 
 
 def run(name: PolicyName, queries: list[TracedQuery] = TRACE) -> ServedTrace:
-    return simulate(queries, make_policy(name, Settings(MACHINE.cost)), MACHINE)
+    return simulate(queries, make_policy(name, PolicySettings(MACHINE.cost)), MACHINE)
 
 
 @for_each("name", POLICIES)
@@ -118,10 +118,10 @@ def test_in_real_time_relqueries_end_in_the_same_order_and_after_the_same_time(
     ]
 
     def engine(clock: Any) -> Loop:
-        policy = make_policy("shortest", Settings(paces.cost))
+        policy = make_policy("shortest", PolicySettings(paces.cost))
         return Loop(SimulatedExecutor(clock, paces.cost), paces.limits, clock, policy, paces.cost)
 
-    expected = simulate(queries, make_policy("shortest", Settings(paces.cost)), paces)
+    expected = simulate(queries, make_policy("shortest", PolicySettings(paces.cost)), paces)
     assert [one.query for one in expected.outcomes] != queries
     for _ in range(9):  # others may keep the machine busy in some of them
         clock, numbers = PacedClock(), count()

@@ -10,7 +10,7 @@ from relquery.config import EngineConfig, PolicyName
 from relquery.engine.cost import LinearCost
 from relquery.engine.machines import Served
 from relquery.engine.scheduling.plan import Memo, Plan, Policy, State
-from relquery.engine.scheduling.policies.catalogue import Settings
+from relquery.engine.scheduling.policies.catalogue import PolicySettings
 from relquery.engine.scheduling.policies.priority import Fairness
 from relquery.traces.simulate import Outcome, ServedTrace, approximate_tokens, simulate
 from relquery.traces.trace import TracedQuery
@@ -22,7 +22,7 @@ LIMITS = EngineConfig(
 )
 BATCH = COST.seconds(64, 12)
 """Seconds of the longest step."""
-FCFS = Settings(COST)
+FCFS = PolicySettings(COST)
 PRIORITIES: tuple[PolicyName, ...] = ("static", "relserve", "shortest")
 
 
@@ -91,7 +91,7 @@ def overdue(run: ServedTrace, threshold: float) -> float:
 def test_unit_waiting_time_exceeds_the_threshold_by_no_more_than_a_batch_and_what_came_with_it(
     name: PolicyName, threshold: float, queries: list[TracedQuery]
 ) -> None:
-    policy = make_policy(name, Settings(COST, Fairness(threshold)))
+    policy = make_policy(name, PolicySettings(COST, Fairness(threshold)))
     run = simulate(queries, in_turn(policy, threshold), Served(COST, LIMITS))
     assert len(run.outcomes) == len(queries)
     assert overdue(run, threshold) <= BATCH + 1e-9
@@ -107,7 +107,7 @@ def test_what_has_been_begun_is_protected_like_what_has_not(name: PolicyName) ->
 
     def computed(threshold: float | None) -> float:
         """When the last prompt of the large one is computed, of which the first begin at once."""
-        policy = make_policy(name, Settings(COST, Fairness(threshold)))
+        policy = make_policy(name, PolicySettings(COST, Fairness(threshold)))
         run = simulate([large, *small], policy, Served(COST, LIMITS))
         (outcome,) = (one for one in run.outcomes if one.query is large)
         assert outcome.latency.waiting == 0
@@ -138,7 +138,7 @@ def tokens(query: TracedQuery) -> int:
 
 def begun(queries: list[TracedQuery], policy: Scheduler, aging: float) -> list[tuple[float, int]]:
     """When each was begun, with its place in the trace, in order."""
-    given_ = Settings(COST, Fairness(aging=aging))
+    given_ = PolicySettings(COST, Fairness(aging=aging))
     run = simulate(queries, make_policy(policy, given_), Served(COST, CACHING))
     assert len(run.outcomes) == len(queries)
     places = {id(query): place for place, query in enumerate(queries)}

@@ -26,7 +26,7 @@ from relquery.engine.executor import Clock, Executor
 from relquery.engine.loop import Loop
 from relquery.engine.requests.labels import LabelTrie
 from relquery.engine.requests.request import Request, Rules
-from relquery.engine.scheduling.policies.catalogue import Settings
+from relquery.engine.scheduling.policies.catalogue import PolicySettings
 from relquery.engine.scheduling.policies.priority import Fairness
 from relquery.traces.simulate import serve
 from relquery.traces.trace import TracedQuery
@@ -196,7 +196,7 @@ def run(
     aging: float = AGING,
 ) -> Served:
     """Serve all requests at the given arrival times, starting with an empty cache."""
-    policy = make_policy(_POLICIES[mode], Settings(engine.cost, Fairness(aging=aging)))
+    policy = make_policy(_POLICIES[mode], PolicySettings(engine.cost, Fairness(aging=aging)))
     loop = Loop(engine.executor, workload.limits(hybrid=mode != "chunked"), engine.clock, policy)
     labels, rules = LabelTrie(LABELS), Rules(labels=LABELS)
     requests = [

@@ -16,7 +16,7 @@ from relquery.cli.tables import check_output, check_rate, find_tables, read_text
 from relquery.cli.terminal import by_rows, progress, say, table, to_json
 from relquery.config import POLICIES, PolicyName
 from relquery.engine.machines import SERVED, find_machine, with_cache
-from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
+from relquery.engine.scheduling.policies.catalogue import PolicySettings, make_policy
 from relquery.errors import ConfigError, unknown
 from relquery.traces.imports import import_trace
 from relquery.traces.simulate import ServedTrace, Spread, Summary, summarize
@@ -215,7 +215,7 @@ class Simulate:
             tail=self.tail,
             weights=_weights(self.weight),
         )
-        settings = replace(Settings.of(limits, served.cost), seed=self.seed)
+        settings = replace(PolicySettings.of(limits, served.cost), seed=self.seed)
         runs: dict[str, ServedTrace] = {}
         with exits_when_interrupted(), progress() as advance:
             for name in names:

@@ -10,7 +10,7 @@ from typing import Any
 
 from relquery.config import EngineConfig, PolicyName
 from relquery.engine.cost import LinearCost
-from relquery.engine.scheduling.policies.catalogue import Settings as OfPolicy
+from relquery.engine.scheduling.policies.catalogue import PolicySettings as OfPolicy
 from relquery.errors import ConfigError, unknown
 
 KEY = "relquery"

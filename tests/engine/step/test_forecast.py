@@ -16,7 +16,7 @@ from relquery.engine.requests.declared import Declared
 from relquery.engine.requests.relquery import RelQuery
 from relquery.engine.requests.request import Request, Rules
 from relquery.engine.scheduling.plan import Experience
-from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
+from relquery.engine.scheduling.policies.catalogue import PolicySettings, make_policy
 from relquery.errors import DeadlineError, RequestError
 from tests.engine.harness import Harness, for_each, latency_of, numbered
 
@@ -33,7 +33,7 @@ def loop_of(policy: PolicyName, **limits: Any) -> Loop:
     harness = Harness(**{**LIMITS, **limits})
     clock = VirtualClock()
     executor = SimulatedExecutor(clock, COST, answer=lambda request, position: 1)
-    return Loop(executor, harness.config, clock, make_policy(policy, Settings(COST)), COST)
+    return Loop(executor, harness.config, clock, make_policy(policy, PolicySettings(COST)), COST)
 
 
 def submit(

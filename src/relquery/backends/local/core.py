@@ -24,7 +24,7 @@ from relquery.engine.executor import Clock, RealClock
 from relquery.engine.loop import Loop
 from relquery.engine.requests.labels import Normalization
 from relquery.engine.requests.pieces import PLAIN, Adapter, Chain, Placing
-from relquery.engine.scheduling.policies.catalogue import Settings, make_policy, needs_cost
+from relquery.engine.scheduling.policies.catalogue import PolicySettings, make_policy, needs_cost
 from relquery.engine.step.answer import failed
 from relquery.engine.step.shelf import States
 from relquery.errors import SHORTEN, ConfigError, RequestError, unknown
@@ -79,7 +79,7 @@ class LoadedEngine:
             cost = self._measure_in_haste().cost
         self.cost = cost
         """What steps cost, as given or measured; None where nothing asks for it."""
-        policy = make_policy(config.policy, Settings.of(config, cost))
+        policy = make_policy(config.policy, PolicySettings.of(config, cost))
         states = None if store is None else self._states(store)
         self.engine = Loop(self._executor, config, RealClock(), policy, cost, states)
         self.batches = OpenBatches(self.engine)

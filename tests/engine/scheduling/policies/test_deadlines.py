@@ -14,7 +14,7 @@ from relquery.engine.loop import Loop
 from relquery.engine.requests.declared import NOTHING, Declared
 from relquery.engine.requests.relquery import RelQuery
 from relquery.engine.requests.request import Request
-from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
+from relquery.engine.scheduling.policies.catalogue import PolicySettings, make_policy
 from relquery.engine.scheduling.policies.fairness import OUTPUT, Deadlines, Tenants
 from relquery.engine.scheduling.policies.priority import SLACK, Fairness
 from relquery.engine.scheduling.policies.remaining import Remaining
@@ -33,7 +33,7 @@ class Engine:
         config = EngineConfig(**{**settings, "max_num_seqs": 2, **limits})
         self.clock = VirtualClock()
         executor = SimulatedExecutor(self.clock, COST, answer=lambda request, position: 1)
-        policy = make_policy(name, Settings(COST, Fairness(starvation, weights={"b": 10.0})))
+        policy = make_policy(name, PolicySettings(COST, Fairness(starvation, weights={"b": 10.0})))
         self.loop = Loop(executor, config, self.clock, policy, COST)
         self.requests: list[Request] = []
 
@@ -237,7 +237,7 @@ KINDS: dict[str, list[dict[str, Any]]] = {
 
 def served(weights: dict[str, float], policy: PolicyName, kind: str) -> tuple[float, float]:
     """Tokens of service that a tenant of small and one of large relQueries get, both waiting."""
-    given = Settings(COST, Fairness(weights=weights))
+    given = PolicySettings(COST, Fairness(weights=weights))
     engine = Harness(policy=make_policy(policy, given), max_input=LONG, **LIMITS)
     everyone: list[RelQuery] = []
     for group in range(160):
@@ -282,7 +282,7 @@ def test_tenants_that_wait_get_service_by_weight(
 
 def test_one_tenant_changes_nothing() -> None:
     def end(tenant: str) -> list[float | None]:
-        engine = Harness(policy=make_policy("shortest", Settings(COST)), **LIMITS)
+        engine = Harness(policy=make_policy("shortest", PolicySettings(COST)), **LIMITS)
         relqueries = [
             engine.submit_rows(group, rows, 15, 3, tenant=tenant)
             for group, rows in enumerate((7, 2, 5, 1))
@@ -340,7 +340,7 @@ def test_clients_who_name_themselves_anew_for_each_request_have_one_share(
     policy: PolicyName,
 ) -> None:
     fairness = Fairness(weights={"named": 1.0}, others_share=True)
-    engine = Harness(policy=make_policy(policy, Settings(COST, fairness)), **LIMITS)
+    engine = Harness(policy=make_policy(policy, PolicySettings(COST, fairness)), **LIMITS)
     everyone = [
         engine.submit_rows(
             group, 12 if group % 2 else 2, 20, 4, tenant="named" if group % 2 else f"new {group}"
@@ -363,7 +363,7 @@ def test_clients_who_name_themselves_anew_for_each_request_have_one_share(
 )
 def test_who_ages_is_passed_by_no_more_than_its_head_start(policy: PolicyName) -> None:
     def waiting_of_large(aging: float) -> float:
-        settings = Settings(COST, Fairness(aging=aging))
+        settings = PolicySettings(COST, Fairness(aging=aging))
         engine = Harness(policy=make_policy(policy, settings), **{**LIMITS, "max_num_seqs": 1})
         large = engine.submit_rows(0, 6, 36, 20)
         for group in range(1, 80):

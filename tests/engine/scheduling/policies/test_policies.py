@@ -19,7 +19,7 @@ from relquery.engine.requests.declared import NOTHING, Declared
 from relquery.engine.requests.relquery import RelQuery
 from relquery.engine.scheduling.plan import Policy, State
 from relquery.engine.scheduling.policies import fairness
-from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
+from relquery.engine.scheduling.policies.catalogue import PolicySettings, make_policy
 from relquery.engine.scheduling.policies.fairness import SEEN, Tail
 from relquery.engine.scheduling.policies.priority import Fairness, Priorities
 from relquery.engine.scheduling.policies.relserve import RelServe
@@ -61,7 +61,7 @@ def test_scenarios(scenario: Scenario) -> None:
 def test_in_transition_the_predicted_change_of_latencies_decides(
     cost: LinearCost, name: Scheduler, decodes_first: bool
 ) -> None:
-    engine = harness(baselines.make_policy(name, Settings(cost)))
+    engine = harness(baselines.make_policy(name, PolicySettings(cost)))
     engine.submit_rows(0, 1, 10, 4)
     engine.step()
     engine.submit_rows(1, 2, 20, 4)
@@ -80,7 +80,7 @@ def test_waiting_makes_up_for_seconds_of_work_whatever_a_policy_ranks_by(
     slower = LinearCost(pace * 1e-3, pace * 0.01, pace * 1e-4, pace * 0.03)
 
     def order(aging: float) -> list[int]:
-        policy = make_policy(name, Settings(slower, Fairness(aging=aging)))
+        policy = make_policy(name, PolicySettings(slower, Fairness(aging=aging)))
         engine = harness(policy, max_num_seqs=1)
         engine.submit(range(37), max_tokens=1, group=0)
         engine.executor.clock.advance(pace * 0.1)
@@ -95,7 +95,7 @@ def test_waiting_makes_up_for_seconds_of_work_whatever_a_policy_ranks_by(
 @for_each("name", ["relserve", "shortest"])
 def test_a_relquery_that_waits_too_long_for_its_size_goes_first(name: PolicyName) -> None:
     def waiting_of_large(starvation: float | None) -> float:
-        policy = make_policy(name, Settings(COST, Fairness(starvation)))
+        policy = make_policy(name, PolicySettings(COST, Fairness(starvation)))
         engine = harness(policy, max_num_seqs=1)
         large = engine.submit_rows(0, 6, 40, 20)
         for group in range(1, 60):
@@ -114,7 +114,7 @@ def test_a_relquery_that_waits_too_long_for_its_size_goes_first(name: PolicyName
 def test_who_starves_ends_however_many_starve_that_came_later(
     name: PolicyName, seats: int, answer: int
 ) -> None:
-    policy = make_policy(name, Settings(COST, Fairness(starvation=0.001)))
+    policy = make_policy(name, PolicySettings(COST, Fairness(starvation=0.001)))
     engine = harness(policy, max_num_seqs=seats, max_num_batched_tokens=64)
     large = engine.submit_rows(0, 6, 60, 4)
     group = 0
@@ -133,7 +133,7 @@ def test_of_equal_relqueries_the_first_to_come_is_the_first_to_begin(
     rows: int, is_shared: bool
 ) -> None:
     """Each of twelve clients asks again once it is answered; at first nothing runs or is cached."""
-    engine = harness(make_policy("shortest", Settings(COST)), max_num_seqs=4)
+    engine = harness(make_policy("shortest", PolicySettings(COST)), max_num_seqs=4)
     everyone: list[RelQuery] = []
     while len(everyone) < 80:
         while sum(bool(each.open) for each in everyone) < 12:
@@ -159,7 +159,7 @@ def test_of_equal_relqueries_the_first_to_come_is_the_first_to_begin(
 def test_no_relquery_is_overtaken_by_one_that_came_later_with_at_least_as_much_work(
     loads: list[tuple[int, int, int, int]], seats: int
 ) -> None:
-    engine = harness(make_policy("shortest", Settings(COST)), max_num_seqs=seats)
+    engine = harness(make_policy("shortest", PolicySettings(COST)), max_num_seqs=seats)
     everyone: list[RelQuery] = []
     for group, (steps, rows, length, answer) in enumerate(loads):
         everyone.append(engine.submit_rows(group, rows, length, answer))
@@ -280,7 +280,7 @@ def test_the_work_left_is_estimated_again_only_if_requests_have_begun_or_ended(
 def test_who_is_preempted_finds_its_states_again_if_nobody_took_their_place(
     name: PolicyName,
 ) -> None:
-    policy = make_policy(name, Settings(COST, Fairness(starvation=0.02)))
+    policy = make_policy(name, PolicySettings(COST, Fairness(starvation=0.02)))
     engine = harness(policy, max_num_seqs=1)
     long = engine.submit(range(33), 30, group=0)
     for _ in range(6):
@@ -305,7 +305,7 @@ BY_WORK: list[PolicyName] = ["static", "relserve", "shortest"]
 
 
 def harness_of(name: PolicyName, **limits: Any) -> Harness:
-    return harness(make_policy(name, Settings(COST)), **limits)
+    return harness(make_policy(name, PolicySettings(COST)), **limits)
 
 
 def submit(engine: Harness, group: int, rows: int, declared: Declared = NOTHING) -> RelQuery:
@@ -550,7 +550,7 @@ Seconds = np.ndarray[Any, np.dtype[np.float64]]
 
 
 def _latencies(queries: list[TracedQuery], policy: PolicyName, tail: float | None) -> Seconds:
-    given_ = Settings(TURNS_COST, Fairness(tail=tail))
+    given_ = PolicySettings(TURNS_COST, Fairness(tail=tail))
     return np.array(simulate(queries, make_policy(policy, given_), TURNS).latencies())
 
 

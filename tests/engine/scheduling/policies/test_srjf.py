@@ -15,7 +15,7 @@ from relquery.engine.block_pool import BlockPool
 from relquery.engine.cost import LinearCost
 from relquery.engine.requests.request import Request
 from relquery.engine.scheduling.plan import Memo, Plan, State
-from relquery.engine.scheduling.policies.catalogue import Settings
+from relquery.engine.scheduling.policies.catalogue import PolicySettings
 from relquery.engine.scheduling.policies.priority import Fairness
 from relquery.engine.scheduling.policies.relserve import RelServe
 from relquery.engine.scheduling.policies.srjf import (
@@ -125,7 +125,7 @@ def test_a_step_asks_for_few_blocks_however_many_requests_wait(
 
     def most(requests: int) -> int:
         """Blocks that a step asks for at most, but the one that takes all requests in."""
-        engine = Harness(policy=make_policy("srjf", Settings(COST)), cache_tokens=64)
+        engine = Harness(policy=make_policy("srjf", PolicySettings(COST)), cache_tokens=64)
         for number in range(requests):
             head = range(100 * (number % 5), 100 * (number % 5) + 12)
             engine.submit([*head, 1000 + number, number % 7], max_tokens=1)
@@ -176,17 +176,17 @@ def test_joining_shortens_the_sum_of_waits_by_what_it_was_judged_by(
 
 def test_names_and_settings_make_policies() -> None:
     config = EngineConfig(policy="srjf", aging=0.05)
-    assert make_policy("srjf", Settings.of(config, COST)) == Srjf(COST, 0.05)
-    static = make_policy("srjf-static", Settings(COST, Fairness(aging=0.1)))
+    assert make_policy("srjf", PolicySettings.of(config, COST)) == Srjf(COST, 0.05)
+    static = make_policy("srjf-static", PolicySettings(COST, Fairness(aging=0.1)))
     assert static == FixedJobTime(COST, 0.1, batch=False)
-    assert make_policy("relserve", Settings(COST)) == RelServe(COST)
-    assert make_policy("relserve-dp", Settings(COST)) == FixedTransition(COST, change=1.0)
+    assert make_policy("relserve", PolicySettings(COST)) == RelServe(COST)
+    assert make_policy("relserve-dp", PolicySettings(COST)) == FixedTransition(COST, change=1.0)
 
 
 def test_the_policy_of_the_paper_goes_by_uncached_tokens_one_prompt_a_step() -> None:
     def steps(name: Scheduler) -> list[list[tuple[int, int]]]:
         """Request and tokens of each chunk."""
-        engine = Harness(policy=make_policy(name, Settings(COST)))
+        engine = Harness(policy=make_policy(name, PolicySettings(COST)))
         engine.ask(range(32), max_tokens=1)
         for tail in (200, 300):
             engine.submit([*range(32), tail, tail + 1], max_tokens=1)

@@ -16,7 +16,7 @@ from relquery.engine.scheduling.policies.steps import fcfs, sarathi
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class PolicySettings:
     """Settings that policies may need.
 
     cost: of the machine. seed: for samples.
@@ -27,13 +27,13 @@ class Settings:
     seed: int = 0
 
     @classmethod
-    def of(cls, config: EngineConfig, cost: LinearCost | None = None) -> Settings:
+    def of(cls, config: EngineConfig, cost: LinearCost | None = None) -> PolicySettings:
         """The settings from an engine's config and from measurements."""
         fairness = Fairness(config.starvation, config.aging, config.weights, config.tail)
         return cls(cost or LinearCost(), fairness)
 
 
-_MAKERS: dict[PolicyName, Callable[[Settings], Policy]] = {
+_MAKERS: dict[PolicyName, Callable[[PolicySettings], Policy]] = {
     "fcfs": lambda given: fcfs,
     "sarathi": lambda given: sarathi,
     "static": lambda given: Static(given.fairness, given.cost),
@@ -50,6 +50,6 @@ def needs_cost(config: EngineConfig) -> bool:
     return config.policy not in ("fcfs", "sarathi")
 
 
-def make_policy(name: PolicyName, settings: Settings | None = None) -> Policy:
+def make_policy(name: PolicyName, settings: PolicySettings | None = None) -> Policy:
     """The policy with this name."""
-    return _MAKERS[name](settings or Settings())
+    return _MAKERS[name](settings or PolicySettings())
