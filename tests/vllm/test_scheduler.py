@@ -13,7 +13,7 @@ from relquery.engine.scheduling.plan import Plan
 from relquery.errors import ConfigError
 from relquery.vllm.mirror import Mirror
 from relquery.vllm.scheduler import RelServeScheduler
-from relquery.vllm.settings import VLLM_POLICIES, Settings
+from relquery.vllm.settings import VLLM_POLICIES, PluginSettings
 from tests.engine.harness import for_each
 from tests.vllm.fake import PauseState, Request, RequestStatus, SamplingParams
 
@@ -350,11 +350,11 @@ def test_planning_makes_few_calls_per_scheduled_request(monkeypatch: pytest.Monk
 )
 def test_wrong_settings_are_refused(given: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        Settings.of({"relquery": given})
+        PluginSettings.of({"relquery": given})
 
 
 def test_without_settings_the_default_policy_runs() -> None:
-    assert Settings.of(None) == Settings.of({}) == Settings()
+    assert PluginSettings.of(None) == PluginSettings.of({}) == PluginSettings()
 
 
 @for_each("at", range(1, 14))

@@ -27,7 +27,7 @@ from relquery.engine.scheduling.policies.catalogue import make_policy
 from relquery.errors import ConfigError
 from relquery.vllm.contract import check_code, check_request, check_scheduler
 from relquery.vllm.mirror import Mirror, Pool
-from relquery.vllm.settings import Settings
+from relquery.vllm.settings import PluginSettings
 
 
 class Waiting(RequestQueue):  # type: ignore[misc]
@@ -120,7 +120,7 @@ class RelServeScheduler(AsyncScheduler):  # type: ignore[misc]
                 "urgent, and weights in --additional-config give tenants shares."
             )
         self.waiting = Waiting(self.waiting)
-        self.settings = settings = Settings.of(self.vllm_config.additional_config)
+        self.settings = settings = PluginSettings.of(self.vllm_config.additional_config)
         limits = EngineConfig(
             max_num_batched_tokens=self.max_num_scheduled_tokens,
             max_num_seqs=self.max_num_running_reqs,

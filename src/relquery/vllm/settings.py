@@ -22,7 +22,7 @@ _COSTS = [field.name for field in fields(LinearCost)]
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class PluginSettings:
     """policy: one of VLLM_POLICIES. starvation, aging, weights, tail: see EngineConfig.
 
     cost: what steps cost: a file that `relquery calibrate` has written, or its numbers. Without it
@@ -44,7 +44,7 @@ class Settings:
         return replace(given, fairness=replace(given.fairness, others_share=True))
 
     @classmethod
-    def of(cls, additional: object) -> Settings:
+    def of(cls, additional: object) -> PluginSettings:
         """Read vLLM's additional config. Raises ConfigError."""
         given = additional.get(KEY, {}) if isinstance(additional, Mapping) else {}
         if not isinstance(given, Mapping):
