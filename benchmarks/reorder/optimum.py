@@ -18,17 +18,17 @@ from relquery.reordering.cost.measure import hits
 from relquery.reordering.encode import encode
 from relquery.reordering.items import Items, itemize
 from relquery.reordering.reorder import reorder
-from relquery.reordering.schedule import Report
+from relquery.reordering.schedule import ScheduleReport
 from relquery.reordering.solvers.lattice import build_lattice
 from relquery.reordering.solvers.search import cheapest_tree
 
 LONG_SECONDS = 10.0
 MOST_ARCS = 2_000_000  # limit of the exact search: a few seconds
 
-Solve = Callable[[RealTable, pa.Table], Report]
+Solve = Callable[[RealTable, pa.Table], ScheduleReport]
 
 
-def _ggr_without_stopping(table: RealTable, rows: pa.Table) -> Report:
+def _ggr_without_stopping(table: RealTable, rows: pa.Table) -> ScheduleReport:
     return reorder(
         rows,
         "ggr",
@@ -42,7 +42,7 @@ def _ggr_without_stopping(table: RealTable, rows: pa.Table) -> Report:
 
 
 def _solver(method: Order) -> Solve:
-    def solve(table: RealTable, rows: pa.Table) -> Report:
+    def solve(table: RealTable, rows: pa.Table) -> ScheduleReport:
         return reorder(rows, method, table.dependencies, table.bags, "squared").report
 
     return solve
@@ -63,7 +63,7 @@ class Small:
 
     table: str
     rows: int
-    reports: dict[str, Report | None]
+    reports: dict[str, ScheduleReport | None]
 
     @property
     def shortfall(self) -> float | None:
@@ -128,7 +128,7 @@ def _characters(table: RealTable, rows: pa.Table, items: Items, seconds: float |
     return hits(items, sent.rows, sent.fields).hit
 
 
-def _solve(name: str, table: RealTable, rows: pa.Table) -> Report | None:
+def _solve(name: str, table: RealTable, rows: pa.Table) -> ScheduleReport | None:
     try:
         return SOLVERS[name](table, rows)
     except ConfigError:  # the optimum cannot be proved

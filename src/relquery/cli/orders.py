@@ -9,7 +9,7 @@ from typing import Any
 
 from relquery.cli.terminal import by_rows, table
 from relquery.config import Order
-from relquery.reordering.schedule import Report, Schedule
+from relquery.reordering.schedule import Schedule, ScheduleReport
 
 _DEPENDENCIES = 12
 """Those that are shown."""
@@ -33,11 +33,11 @@ class OrderComparison:
         return max(self.schedules, key=lambda method: _merit(self.schedules[method].report))
 
     @property
-    def _reports(self) -> list[Report]:
+    def _reports(self) -> list[ScheduleReport]:
         return [schedule.report for schedule in self.schedules.values()]
 
     @property
-    def _best(self) -> Report:
+    def _best(self) -> ScheduleReport:
         return self.schedules[self.best].report
 
     def shown(self, *, is_estimated: bool) -> Iterator[object]:
@@ -103,20 +103,22 @@ class OrderComparison:
         }
 
 
-def _merit(report: Report) -> tuple[float, ...]:
+def _merit(report: ScheduleReport) -> tuple[float, ...]:
     money = () if report.bill is None else (-report.bill.usd,)
     hits = report.tokens
     tokens = () if hits is None else (hits.lru or 0, hits.unlimited)
     return (*money, *tokens, report.phr)
 
 
-def _by_method(reports: Sequence[Report], figures: Callable[[Report], dict[str, str]]) -> object:
+def _by_method(
+    reports: Sequence[ScheduleReport], figures: Callable[[ScheduleReport], dict[str, str]]
+) -> object:
     """A table with a row per method."""
     columns = by_rows({"method": str(report.method), **figures(report)} for report in reports)
     return table(columns, words=("method",), lines=True)
 
 
-def _figures(report: Report) -> dict[str, str]:
+def _figures(report: ScheduleReport) -> dict[str, str]:
     """What a method reaches in characters."""
     return {
         "seconds": f"{report.seconds:.3f}",
@@ -125,7 +127,7 @@ def _figures(report: Report) -> dict[str, str]:
     }
 
 
-def _token_figures(report: Report) -> dict[str, str]:
+def _token_figures(report: ScheduleReport) -> dict[str, str]:
     """What a method reaches in tokens, and in money where there is a price."""
     cells: dict[str, str] = {}
     if (hits := report.tokens) is not None:
@@ -137,7 +139,7 @@ def _token_figures(report: Report) -> dict[str, str]:
     return cells
 
 
-def _tokens_note(report: Report, *, is_estimated: bool) -> str:
+def _tokens_note(report: ScheduleReport, *, is_estimated: bool) -> str:
     """What the columns of tokens mean."""
     hits, lru = report.tokens, ""
     if hits is not None and hits.lru is not None:
@@ -151,7 +153,7 @@ def _tokens_note(report: Report, *, is_estimated: bool) -> str:
     )
 
 
-def _method(report: Report) -> dict[str, Any]:
+def _method(report: ScheduleReport) -> dict[str, Any]:
     bill = report.bill
     return {
         "method": report.method,

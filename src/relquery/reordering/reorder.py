@@ -27,7 +27,7 @@ from relquery.reordering.dependencies import (
 from relquery.reordering.encode import Columns, encode
 from relquery.reordering.items import Items, itemize
 from relquery.reordering.prompts.prompts import TableSource
-from relquery.reordering.schedule import Report, Schedule
+from relquery.reordering.schedule import Schedule, ScheduleReport
 from relquery.reordering.solvers.ggr import NO_LIMIT, PAPER_LIMITS, GroupLimits, as_in_paper
 from relquery.reordering.solvers.ophr import ophr
 from relquery.reordering.solvers.polish import polish
@@ -112,7 +112,7 @@ def reorder(
     seconds = clock() - start
     shared = hits(items, rows, fields)
     tokens, charged = meter.read(rows, fields)
-    report = Report(
+    report = ScheduleReport(
         method=method,
         weight=weighting.name,
         seconds=seconds,

@@ -25,7 +25,7 @@ _SHOWN = 5  # row numbers in a summary
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ScheduleReport:
     """What a solver achieved.
 
     weight: what it maximised. seconds: solving time, without encoding the table. phc, phr, depths:
@@ -56,7 +56,7 @@ class Schedule:
 
     rows: Int64s
     fields: Fields
-    report: Report
+    report: ScheduleReport
     source: TableSource | None = None
 
     def __repr__(self) -> str:

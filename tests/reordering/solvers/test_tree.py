@@ -22,7 +22,7 @@ from relquery.reordering.cost.tokens import Encode
 from relquery.reordering.encode import encode
 from relquery.reordering.items import Items, itemize
 from relquery.reordering.reorder import reorder
-from relquery.reordering.schedule import Report
+from relquery.reordering.schedule import ScheduleReport
 from relquery.reordering.solvers.ggr import PAPER_LIMITS, ggr
 from relquery.reordering.solvers.problem import (
     Objective,
@@ -62,7 +62,7 @@ def pairs(texts: list[str]) -> list[list[int]]:
     return [[sum(map(ord, text[i : i + 2])) for i in range(0, len(text), 2)] for text in texts]
 
 
-def figure(report: Report, weight: Weight) -> float:
+def figure(report: ScheduleReport, weight: Weight) -> float:
     """What the weight asks to be high."""
     if report.bill is not None:
         return -report.bill.usd

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 
 from relquery.prompt import Answer, Compared, Finish, Sampling
-from relquery.reordering.schedule import Report, Schedule
+from relquery.reordering.schedule import Schedule, ScheduleReport
 from relquery.sql.binder.call import Task
 from relquery.sql.executor.dispatch import CacheLookup
 from relquery.sql.executor.guard import OrderAgreement, agree, sample
@@ -19,7 +19,7 @@ from relquery.sql.types.shape import ListOf, Output, Shape, StructField, StructO
 from tests.cases import values
 
 TEXT = Task(("ask",))
-REPORT = Report("tree", "tokens", 0.0, 0, 0.0, ())
+REPORT = ScheduleReport("tree", "tokens", 0.0, 0, 0.0, ())
 NAMED = StructOf(
     (StructField("name", Leaf("VARCHAR"), False), StructField("sum", Leaf("DECIMAL(9, 2)"), False))
 )

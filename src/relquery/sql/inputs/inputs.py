@@ -16,7 +16,7 @@ from relquery.prompt import Prompt
 from relquery.reordering.dependencies import Dependency
 from relquery.reordering.encode import columns_of, encode, number_by_appearance
 from relquery.reordering.reorder import reorder
-from relquery.reordering.schedule import Report, Schedule
+from relquery.reordering.schedule import Schedule, ScheduleReport
 from relquery.sql.binder.call import Task
 from relquery.sql.inputs.cells import (
     JSON,
@@ -37,7 +37,7 @@ _BY_DEPENDENCIES = ("fixed", "ggr")
 # Of the predicted time of the calls. Polishing finds up to half a point more hits, and should not
 # take longer than these save.
 _POLISHING = 0.01
-_UNSOLVED = Report("original", "tokens", 0.0, 0, 0.0, ())
+_UNSOLVED = ScheduleReport("original", "tokens", 0.0, 0, 0.0, ())
 
 
 @dataclass(frozen=True, slots=True)
