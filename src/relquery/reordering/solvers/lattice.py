@@ -23,7 +23,7 @@ from relquery.reordering.items import Beginnings
 MOST_SETS, MOST_NODES = 2048, 12_000
 
 
-class Started(NamedTuple):
+class BegunSets(NamedTuple):
     """Sets with beginnings: the set, the weight of the beginning, and the lowest and highest rank
     of the items with this beginning."""
 
@@ -33,7 +33,7 @@ class Started(NamedTuple):
     high: Int64s
 
 
-NOTHING = Started(*np.empty((4, 0), np.int64))
+NOTHING = BegunSets(*np.empty((4, 0), np.int64))
 
 
 class Lattice(NamedTuple):
@@ -78,7 +78,7 @@ def build_lattice(
         weight = has @ classes.weight
         return _sort(weight, has, NOTHING, _parts(has, has), source_of)
     own = np.flatnonzero(((classes.of[items] < 0) & (whole[items] > 0)).any(axis=0))
-    started = Started(*find_beginnings(items, whole, *texts, *classes, sets, most))
+    started = BegunSets(*find_beginnings(items, whole, *texts, *classes, sets, most))
     if len(sets) + len(own) + len(started.of) > most:
         raise _too_entangled(most, "sets of values and beginnings of values")
     source_of[own] = len(sets) + np.arange(len(own))
@@ -123,13 +123,15 @@ def _list_ranks(
     return np.cumsum(counts, axis=1, dtype=np.int32)
 
 
-def _go_on(listed: Int64s, started: Started) -> Bools:
+def _go_on(listed: Int64s, started: BegunSets) -> Bools:
     """(started, sources), whether a source has another item with this beginning."""
     inside = listed[:, started.high + 1] - listed[:, started.low]
     return np.asarray((inside > inside[started.of, np.arange(len(started.of))]).T)
 
 
-def _sort(weight: Int64s, has: Bools, started: Started, above: Bools, source_of: Int64s) -> Lattice:
+def _sort(
+    weight: Int64s, has: Bools, started: BegunSets, above: Bools, source_of: Int64s
+) -> Lattice:
     """The nodes by weight: sources, then sets with beginnings.
 
     weight, has: of each source. source_of: (n,), the source of each row.
