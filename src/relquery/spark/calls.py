@@ -42,7 +42,7 @@ from relquery.spark.claims import remove_claims
 from relquery.spark.partitions import SAMPLE, column_order
 from relquery.spark.record import Record
 from relquery.spark.session import jobs, parallelism
-from relquery.spark.state import ANSWERED, LOST, SKIPPED, State, state_of
+from relquery.spark.state import ANSWERED, LOST, SKIPPED, SparkState, state_of
 from relquery.spark.store import to_read, to_write
 from relquery.sql import names as ours
 from relquery.sql.executor.reading import failure_message
@@ -94,7 +94,7 @@ class Calls:
     folder: Path
     given: dict[int, list[str]] = field(default_factory=dict)
 
-    def ask(self, name: str, call: PlannedCall, state: State, wanted: str) -> State:
+    def ask(self, name: str, call: PlannedCall, state: SparkState, wanted: str) -> SparkState:
         """Answer a call for the rows that `wanted` gives a KEY.
 
         wanted: see State.asked. Raises RequestError if the config says so.
@@ -114,7 +114,7 @@ class Calls:
         return replace(state, frame=state.frame.drop(_NOW))
 
     def _inputs(
-        self, keyed: State, call: PlannedCall, written: list[tuple[str, Form]]
+        self, keyed: SparkState, call: PlannedCall, written: list[tuple[str, Form]]
     ) -> DataFrame:
         """The distinct inputs that this query has not answered yet."""
         from pyspark.sql import functions as F
@@ -247,7 +247,7 @@ class Calls:
             return self.settings.spark.createDataFrame([], schema)
         return self.settings.spark.read.schema(schema).parquet(*places)
 
-    def _joined(self, call: PlannedCall, keyed: State) -> State:
+    def _joined(self, call: PlannedCall, keyed: SparkState) -> SparkState:
         """The rows with the answers to a call; _NOW says where it was asked now."""
         from pyspark.sql import functions as F
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from relquery.report import Report, StageReport
 from relquery.spark.asks import COUNTS, FINISH, KEY, TEXT, TROUBLE
-from relquery.spark.state import ANSWERED, INVALID, LOST, SKIPPED, State, state_of
+from relquery.spark.state import ANSWERED, INVALID, LOST, SKIPPED, SparkState, state_of
 from relquery.sql import names as ours
 from relquery.sql.parser.parse import parser
 from relquery.sql.planner.checks import Check
@@ -90,7 +90,7 @@ class Record:
         return int(row[1])
 
     def lose(
-        self, name: str, call: PlannedCall, keyed: State, troubled: DataFrame, texts: list[str]
+        self, name: str, call: PlannedCall, keyed: SparkState, troubled: DataFrame, texts: list[str]
     ) -> None:
         """Note the rows whose answers are lost. keyed: rows with KEY. troubled: such answers."""
         from pyspark.sql import functions as F
@@ -110,7 +110,9 @@ class Record:
             ),
         )
 
-    def check(self, name: str, checks: tuple[Check, ...], before: State, after: State) -> None:
+    def check(
+        self, name: str, checks: tuple[Check, ...], before: SparkState, after: SparkState
+    ) -> None:
         """Note the rows that fail checks. before, after: the rows without and with their marks."""
         from pyspark.sql import functions as F
 
@@ -155,7 +157,7 @@ class Record:
         return self.stages.setdefault(name, none)
 
 
-def _kept(rows: State, errors: DataFrame) -> DataFrame:
+def _kept(rows: SparkState, errors: DataFrame) -> DataFrame:
     return rows.store.keep(rows.store.written(errors))
 
 

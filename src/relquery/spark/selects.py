@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from relquery.spark.calls import Calls, SparkSettings
 from relquery.spark.record import Record
 from relquery.spark.shadow import Shadow
-from relquery.spark.state import State
+from relquery.spark.state import SparkState
 from relquery.spark.store import Store
 from relquery.sql import names as ours
 from relquery.sql.executor.choices import SAMPLE, SEED, Seen, rank, rows_to_limit
@@ -34,7 +34,7 @@ def run(
     """
     kinds: Counter[str] = Counter()
     for select in plan.selects:
-        state = State.of(select, plan.bound.functions, shadow, store)
+        state = SparkState.of(select, plan.bound.functions, shadow, store)
         if store.folder is None:
             state = _checked(state)
         else:
@@ -51,7 +51,7 @@ def run(
     return frame.toDF(*(name for name, _ in plan.bound.columns))
 
 
-def _checked(state: State) -> State:
+def _checked(state: SparkState) -> SparkState:
     """The rows of a SELECT as they are planned, without answers. Raises what Spark raises."""
     plan = state.plan
     for call in plan.calls:
@@ -75,7 +75,7 @@ class _Run:
     _names: dict[tuple[int, int], str] = field(default_factory=dict)
     _last: dict[int, str] = field(default_factory=dict)
 
-    def all(self, state: State) -> State:
+    def all(self, state: SparkState) -> SparkState:
         """The rows that the SELECT returns, with all answers."""
         plan = self.plan
         if plan.filters:
@@ -84,13 +84,13 @@ class _Run:
             state = self._cut(self.ask(plan.cut.part, state, plan.kind))
         return self.ask(plan.outputs, state, plan.kind)
 
-    def ask(self, part: CallGroup, state: State, kind: str) -> State:
+    def ask(self, part: CallGroup, state: SparkState, kind: str) -> SparkState:
         """Ask the calls of a part for the rows that need them."""
         for step in steps_of(part, self.plan.inner, _Costs(self.plan.calls)):
             state = self._step(step, part, state, kind)
         return state
 
-    def _step(self, step: CallStep, part: CallGroup, state: State, kind: str) -> State:
+    def _step(self, step: CallStep, part: CallGroup, state: SparkState, kind: str) -> SparkState:
         call = self.plan.calls[step.call]
         name = self._last[step.call] = self._name(part, step.call, kind)
         texts = [text for text, _ in state.texts(call.fields)]
@@ -107,13 +107,13 @@ class _Run:
             self._names[id(part), call] = f"{kind} {self.kinds[kind]}"
         return self._names[id(part), call]
 
-    def _filtered(self, state: State, filters: list[Filter]) -> State:
+    def _filtered(self, state: SparkState, filters: list[Filter]) -> SparkState:
         """The rows that pass all filters."""
         for one in filters:
             state = self.ask(one.part, state, "filter").where(one.predicate)
         return state
 
-    def _in_order(self, state: State) -> list[Filter]:
+    def _in_order(self, state: SparkState) -> list[Filter]:
         """The filters, those first that drop the most rows for what they cost.
 
         A sample shows it. Its answers count: no input is asked twice.
@@ -133,7 +133,7 @@ class _Run:
             tried = passed
         return sorted(filters, key=lambda one: ranks[id(one)])
 
-    def _until_enough(self, state: State) -> State | None:
+    def _until_enough(self, state: SparkState) -> SparkState | None:
         """The first rows that pass all filters, as many as a LIMIT needs; None if all are needed.
 
         Those after them are not asked about.
@@ -156,7 +156,7 @@ class _Run:
                 return passed
             size = min(total, size + rows_to_limit(enough - seen.passed, seen))
 
-    def _cut(self, state: State) -> State:
+    def _cut(self, state: SparkState) -> SparkState:
         """The rows that the SELECT returns, of those that pass the filters."""
         assert self.plan.cut is not None
         kept = state.view(self.plan.cut.select)

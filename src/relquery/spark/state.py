@@ -35,7 +35,7 @@ def state_of(call: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class SparkState:
     """frame: the rows that are still needed, with the columns of the base, ours.ROW, and for each
     call its answer and its state. store: where rows are kept between stages.
     """
@@ -49,7 +49,7 @@ class State:
     @classmethod
     def of(
         cls, plan: SelectPlan, functions: FunctionCatalog, shadow: Shadow, store: Store
-    ) -> State:
+    ) -> SparkState:
         """The base rows of a plan, nothing asked."""
         from pyspark.sql import functions as F
         from pyspark.sql.pandas.types import from_arrow_type
@@ -74,11 +74,11 @@ class State:
         """Of the rows."""
         return self.shadow.arrow(self.frame.schema)
 
-    def held(self) -> State:
+    def held(self) -> SparkState:
         """The same rows, which Spark keeps in memory once they are computed."""
         return replace(self, frame=self.store.held(self.frame))
 
-    def written(self) -> State:
+    def written(self) -> SparkState:
         """The same rows, computed now and read from files: see Store."""
         return replace(self, frame=self.store.written(self.frame))
 
@@ -86,7 +86,7 @@ class State:
         """What DuckDB gives for a query over ours.ROWS that treats each row by itself."""
         return computed(self.frame, sql, self.shadow)
 
-    def where(self, predicate: Expression) -> State:
+    def where(self, predicate: Expression) -> SparkState:
         """The rows for which a predicate over answers is true."""
         frame = self.view(build.select([build.star()], ours.ROWS, predicate.copy()))
         return replace(self, frame=frame.select(*self.frame.columns))
@@ -126,7 +126,7 @@ class State:
             f"THEN {_key(texts)} END AS {KEY} FROM ({marked}) AS {ours.ROWS}"
         )
 
-    def checked(self, checks: Iterable[Check]) -> State:
+    def checked(self, checks: Iterable[Check]) -> SparkState:
         """Note the rows whose answers are not what the query needs."""
         frame = self.frame
         for check in checks:
