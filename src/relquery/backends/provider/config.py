@@ -1,4 +1,4 @@
-"""How a provider is called."""
+"""Settings of the calls to a provider."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_CONNECTIONS = 1000
 
 @dataclass(frozen=True, slots=True)
 class ProviderConfig:
-    """How a provider is called.
+    """Settings of the calls to a provider.
 
     base_url: the server, usually ending in /v1; None: the provider's own, or what
         OPENAI_BASE_URL or ANTHROPIC_BASE_URL says of it.

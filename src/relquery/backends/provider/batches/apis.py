@@ -32,7 +32,7 @@ _PAGE = 100
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How far a batch is."""
+    """The progress of a batch."""
 
     state: Literal["running", "ended", "failed"]
     """Failed: the provider refuses it whole."""
@@ -86,7 +86,7 @@ class BatchApi(ABC):
         """
 
     async def standing(self, remote: str) -> Standing:
-        """How far a batch is."""
+        """The progress of a batch."""
         with _read():
             return self._standing(await self._call("GET", f"/{remote}"))
 
