@@ -174,7 +174,7 @@ def _prompts(tokens: int, context: int) -> tuple[tuple[int, int], ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Bench:
-    """What batches are timed on. For the fields see `calibrate`."""
+    """The bench that batches are timed on. For the fields see `calibrate`."""
 
     executor: Executor
     clock: Clock

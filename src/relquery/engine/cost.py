@@ -1,4 +1,4 @@
-"""What steps cost: a linear model, and how it is fitted."""
+"""The cost of steps: a linear model, and its fit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an engine is given: a clock, and an executor that does all computing."""
+"""The parts that an engine is given: a clock, and an executor that does all computing."""
 
 from __future__ import annotations
 
@@ -86,14 +86,14 @@ class VirtualClock:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What a draw raised. It ends that draw's request alone."""
+    """The error of a draw. It ends that draw's request alone."""
 
     error: Exception
 
 
 @dataclass(frozen=True, slots=True)
 class DrawnTokens:
-    """What several draws of a chunk with log-probabilities gave."""
+    """The tokens of several draws of a chunk, with log-probabilities."""
 
     tokens: tuple[TokenLogprob, ...]
     """Of each, in order."""

@@ -1,4 +1,4 @@
-"""What a machine's steps cost, and its limits, by name or from a file of `relquery calibrate`.
+"""The cost of a machine's steps, and its limits, by name or from a file of `relquery calibrate`.
 
 Cost models of models on accelerators are derived from public figures. Prefill takes 2 x parameters
 floating-point operations per token, at a share of the GPU's peak. A decode step reads all weights

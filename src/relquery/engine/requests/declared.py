@@ -1,4 +1,4 @@
-"""What a client declares about a relQuery, and who may reuse the states of its prompts."""
+"""A client's declarations about a relQuery, and the scope in which its states may be reused."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from relquery.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What a client says about the relQuery that its requests belong to.
+    """A client's declarations about the relQuery that its requests belong to.
 
     id: the client's name for it. Requests of several submits with one tenant and id are one
     relQuery; None if no other submit belongs to it. rows: requests that will come in all; if more

@@ -27,7 +27,7 @@ ROOT = b""
 
 
 class Adapter(NamedTuple):
-    """What changes a network for some requests, which share no states with others.
+    """A change of a network for some requests, which share no states with others.
 
     number: by which the executor knows it, from 1 on; 0 for the network as it is. key: before the
     first block of every chain that is computed with it.
@@ -136,7 +136,7 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """What follows in a chain begins at this position, counted from where the chain begins."""
+    """A new position for what follows in a chain, counted from where the chain begins."""
 
     position: int
 
@@ -150,7 +150,7 @@ class Placeholder:
 
 
 class Keep(NamedTuple):
-    """What a chain has up to here stays in the cache once nobody uses it.
+    """A mark: the chain up to here stays in the cache once nobody uses it.
 
     level: the higher, the longer. seconds: since its last use; then it stays as long as others.
     """

@@ -113,7 +113,7 @@ class Matcher(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class History:
-    """What changes the logits of one request's draws: by its settings, and by its tokens."""
+    """Changes of the logits of one request's draws: by its settings, and by its tokens."""
 
     adjustments: Adjustments
     prompt: Int64s
@@ -126,7 +126,7 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """How the next token is chosen from the logits.
+    """The way in which the next token is chosen from the logits.
 
     seed: base of the random stream; with the number of tokens drawn so far it fixes each draw.
     allowed: the only token ids to choose from; empty for all. weigh: choose no token, but return

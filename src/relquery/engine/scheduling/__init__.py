@@ -1,1 +1,1 @@
-"""Which requests a step takes: what a policy sees, what it plans, and the policies."""
+"""The requests that a step takes: what a policy sees, what it plans, and the policies."""

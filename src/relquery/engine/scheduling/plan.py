@@ -1,4 +1,4 @@
-"""What a policy sees, what it decides, and what is expected of relQueries.
+"""The view of a policy, its decisions, and expectations of relQueries.
 
 A policy is a pure function `(State, Memo) -> (Plan, Memo)`: it reads no clock, changes nothing
 and does not use the executor, so the engine, a simulation and a test can run the same policy.
@@ -52,7 +52,7 @@ class State:
 
 
 class Work(NamedTuple):
-    """How many further tokens of a request to compute in this step, in document order.
+    """The further tokens of a request to compute in this step, in document order.
 
     hits: for a waiting request, the leading blocks of each of its pieces that are reused instead of
     computed: each is cached now, or filled by earlier work in the step. kept: for a request that
@@ -119,7 +119,7 @@ KEPT = 0.98
 
 @dataclass(slots=True)
 class Experience:
-    """What an engine has seen so far, used to predict what comes.
+    """Counts of what an engine has seen so far, used to predict what comes.
 
     admitted: prompt tokens of admitted requests. computed: those of them that were not cached.
     limit: the most tokens that answers could have had. drawn: the tokens that they had.

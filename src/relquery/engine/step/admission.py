@@ -1,4 +1,4 @@
-"""Whether a request may be taken in: how long it is, and whether its relQuery can be in time."""
+"""Admission of requests: how long it is, and whether its relQuery can be in time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ends a request: labels and drafts as chunks of a step, results as tokens and an answer."""
+"""The end of a request: labels and drafts as chunks of a step, results as tokens and an answer."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from relquery.engine.requests.request import Request, servable
 
 
 class States(Protocol):
-    """Where states of pieces are kept: in host memory, on disk."""
+    """A store of the states of pieces: in host memory, on disk."""
 
     def where(self, key: bytes) -> str:
         """Where the states under a key are; "" if there are none. They may be damaged."""

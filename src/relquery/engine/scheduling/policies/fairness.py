@@ -1,4 +1,4 @@
-"""Who may not wait longer: deadlines, the longest waits, and what tenants have used.
+"""RelQueries that may not wait longer: deadlines, the longest waits, and what tenants have used.
 
 The longest waits are kept as short as first come, first served would have made them. There a
 relQuery waits for the work that it finds, and until its own last answer is drawn. How much it finds
@@ -165,7 +165,7 @@ SEEN = 1_000
 
 
 class Tail:
-    """Which relQueries must end before others begin.
+    """The relQueries that must end before others begin.
 
     factor: promised waits, as multiples of those of first come, first served. turns: by number, for
     relQueries that have to go first: the lower goes before the higher, and both before the rest.

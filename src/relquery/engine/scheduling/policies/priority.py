@@ -36,7 +36,7 @@ class Estimate(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Fairness:
-    """How far long-waiting relQueries, or tenants served little, go before short relQueries.
+    """The degree to which long-waiting relQueries, or tenants served little, go before short ones.
 
     starvation: unit waiting time (paper 003, eq. 13), in seconds for each request that a relQuery
     arrived with. A relQuery that has waited that long since its arrival, begun or not, and still
@@ -383,7 +383,7 @@ class _Shape(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """What is kept of a relQuery. priority: without the shared seconds of the steps that it decodes
+    """The record of a relQuery. priority: without the shared seconds of the steps that it decodes
     in. shape: when its work was estimated."""
 
     tenant: str
