@@ -138,11 +138,11 @@ class ConfigError(RelqueryError, ValueError):
 
 
 class CancelledError(RelqueryError):
-    """What was asked has been cancelled, so there is no answer."""
+    """A request that was cancelled, and so has no answer."""
 
 
 class PendingError(RelqueryError):
-    """What was submitted as batches has no answers yet. Running the same again goes on.
+    """Batches that were submitted and have no answers yet. Running the same again goes on.
 
     provider: its name. batches: how many there are. requests: in them; done: those with a result.
     hours: until the last of them has ended, at most.
