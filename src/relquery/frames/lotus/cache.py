@@ -10,7 +10,7 @@ _FILE = "relquery.db"
 
 
 class CacheType(Enum):
-    """Where answers are kept."""
+    """A place where answers are kept."""
 
     IN_MEMORY = "in_memory"
     SQLITE = "sqlite"
@@ -28,7 +28,7 @@ class CacheConfig:
 
 @dataclass(frozen=True)
 class Cache:
-    """Where answers are kept."""
+    """A place where answers are kept."""
 
     path: Path | None = None
     """A file; None for memory."""
