@@ -311,7 +311,7 @@ class SchemaMatcher:
         self.words = -(-int(tokenizer.vocab_size) // 32)
 
     def begin(self, most: int) -> list[int]:
-        """See Matcher."""
+        """Take the forced tokens that the answer begins with, and return them."""
         forced = self._forced()
         kept = forced[: max(0, min(most, len(forced) - self.inner.is_stopped()))]
         if len(kept) < len(forced):
@@ -319,7 +319,7 @@ class SchemaMatcher:
         return self._given(kept)
 
     def take(self, token: int) -> list[int]:
-        """See Matcher."""
+        """Take a drawn token; returns it and the forced tokens after it, which are taken too."""
         if self.pending:
             assert token == self.pending.popleft(), "a token was drawn that is not allowed"
             return [token]
@@ -328,18 +328,18 @@ class SchemaMatcher:
         return [token, *self._given(self._forced())]
 
     def allowed(self) -> Int64s:
-        """See Matcher."""
+        """Ids that may come next, sorted; with end tokens if the answer may end here."""
         return ids_of(masks([self])[0])
 
     @property
     def is_over(self) -> bool:
-        """See Matcher."""
+        """Whether nothing but the end can follow."""
         is_stopped = bool(self.inner.is_stopped()) and not self.inner.is_error()
         return is_stopped and not self.pending
 
     @property
     def error(self) -> str | None:
-        """See Matcher."""
+        """Why the answer cannot be continued although it is not over, if it cannot."""
         if not self.inner.is_error():
             return None
         return (

@@ -65,7 +65,7 @@ class NativeEncoder:
             )
 
     def fingerprint(self, read: Sequence[object]) -> str:
-        """See EncoderNetwork."""
+        """Changes with whatever changes the states."""
         whole = hashlib.sha256(repr((self._told, read)).encode())
         whole.update(self.tokenizer.digest() + self._weights.digest())
         return whole.hexdigest()

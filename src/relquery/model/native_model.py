@@ -101,7 +101,7 @@ class NativeModel:
     def executor(
         self, config: EngineConfig, slots: int, since: Callable[[], float]
     ) -> NativeExecutor:
-        """See ServedModel."""
+        """A new executor."""
         del since
         return self._executor(
             slots,
@@ -120,7 +120,7 @@ class NativeModel:
         return replace(self, cached=INT8, version=version, _told=told)
 
     def footprint(self) -> Footprint:
-        """See ServedModel."""
+        """How much memory it takes."""
 
         def peak(chunks: list[Chunk], slice_tokens: int) -> int:
             return self._executor(0, slice_tokens=slice_tokens).bytes_of(chunks)

@@ -92,7 +92,7 @@ class SimulatedModel:
     def executor(
         self, config: EngineConfig, slots: int, since: Callable[[], float]
     ) -> PacedExecutor:
-        """See ServedModel."""
+        """A new executor."""
         del config, slots
         (text,), known = self.tokenizer.encode([_TEXT]), self.tokenizer.vocabulary
         closing = (known[mark] for mark in _CLOSING if mark in known)
@@ -134,7 +134,7 @@ class PacedExecutor(SimulatedExecutor):
 
     @property
     def slot_bytes(self) -> None:
-        """See ServedExecutor."""
+        """Bytes of one token in the cache; None if nothing is stored there."""
         return None
 
     def store(self, memory: int, folder: Path | None, disk: int) -> States:

@@ -73,7 +73,7 @@ class StateStore:
         return "disk" if self._files is not None and key in self._files else ""
 
     def save(self, key: bytes, slots: Slots) -> None:
-        """See engine.step.shelf.States."""
+        """Copy the states at these cache slots (tokens,), and keep them under a key."""
         read = [self._cache.read(layer, slots) for layer in range(self._cache.layers)]
         layers = [each for each in read if each is not None]
         if len(layers) < self._cache.layers:

@@ -32,7 +32,7 @@ class TorchEncoder:
 
     @property
     def context(self) -> int:
-        """See EncoderNetwork."""
+        """Tokens of a text at most."""
         positions = getattr(self._network.config, "max_position_embeddings", None) or _NO_LIMIT
         for name, module in self._network.named_modules():
             is_table = name.endswith("position_embeddings") and isinstance(
@@ -43,12 +43,12 @@ class TorchEncoder:
         return int(positions)
 
     def fingerprint(self, read: Sequence[object]) -> str:
-        """See EncoderNetwork."""
+        """Changes with whatever changes the states."""
         return fingerprint(self._network, self.tokenizer, list(read))
 
     @torch.inference_mode()
     def states(self, texts: Sequence[Sequence[int]]) -> list[Float32s]:
-        """See EncoderNetwork."""
+        """(tokens, dimensions) of each text, none of which is empty."""
         longest, padding = max(map(len, texts)), self.tokenizer.id_of("pad_token") or 0
         ids = torch.tensor([[*each, *[padding] * (longest - len(each))] for each in texts])
         counts = torch.tensor([len(each) for each in texts])

@@ -36,7 +36,7 @@ class HeldBatch:
         self._cache, self._slots, self._attention = cache, slots, attention
 
     def write(self, layer: int, keys: Tensor, values: Tensor) -> None:
-        """See PackedBatch."""
+        """Store the batch's keys and values, each (tokens, kv_heads, head_dim)."""
         self._cache.write(layer, self._slots, keys, values)
 
     def attend(

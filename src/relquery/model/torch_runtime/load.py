@@ -102,7 +102,7 @@ class TorchModel:
     def executor(
         self, config: EngineConfig, slots: int, since: Callable[[], float]
     ) -> TorchExecutor:
-        """See ServedModel."""
+        """A new executor."""
         del since
         return TorchExecutor(
             self.forward,
@@ -117,7 +117,7 @@ class TorchModel:
         return replace(self, name=name)
 
     def footprint(self) -> Footprint:
-        """See ServedModel."""
+        """How much memory it takes."""
         device, network = self.network.device, self.network
         tensors: list[Tensor] = [*network.parameters(), *network.buffers()]
         storages = {each.untyped_storage()._cdata: each.untyped_storage() for each in tensors}
