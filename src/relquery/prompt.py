@@ -428,7 +428,7 @@ _LOGPROBS = ("logprobs", "prompt_logprobs")
 
 
 class Finish(Enum):
-    """Why an answer ended."""
+    """The reason why an answer ended."""
 
     STOP = "stop"  # end-of-sequence token, stop string, or a complete label
     DECIDED = "decided"  # cannot equal any compared text; only its beginning is given
@@ -439,7 +439,7 @@ class Finish(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TokenLogprob:
-    """How likely the model found a token of an answer or a prompt, given all before it.
+    """The log-probability of a token of an answer or a prompt, given all before it.
 
     The distribution is the model's own: the log-softmax of its logits over the whole vocabulary, in
     float64, before temperature, top_p and top_k, and before labels or a schema restrict it. So a
@@ -458,7 +458,7 @@ class TokenLogprob:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a backend returns for one prompt.
+    """The result of a backend for one prompt.
 
     text: the answer, even if it was cut off (`finish` is LENGTH); None if there is none.
     error: why there is no complete answer, else None.
