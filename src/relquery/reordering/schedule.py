@@ -26,7 +26,7 @@ _SHOWN = 5  # row numbers in a summary
 
 @dataclass(frozen=True, slots=True)
 class ScheduleReport:
-    """What a solver achieved.
+    """The figures that a solver achieved.
 
     weight: what it maximised. seconds: solving time, without encoding the table. phc, phr, depths:
     see reordering.cost.measure; counted in characters. dependencies: the given ones.

@@ -1,1 +1,1 @@
-"""What a schedule costs: hits on tokens, prices of providers, bills, weights of a hit."""
+"""The cost of a schedule: hits on tokens, prices of providers, bills, weights of a hit."""

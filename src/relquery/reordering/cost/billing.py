@@ -1,4 +1,4 @@
-"""What a provider bills for a schedule, and the breakpoints that make it cheapest.
+"""The bill of a provider for a schedule, and the breakpoints that make it cheapest.
 
 Requests are sent one at a time, in order; only input tokens are billed here. Given a rate, request
 i is sent `i / rate` minutes after the first; without one, no cache entry expires and no machine

@@ -1,4 +1,5 @@
-"""How much a schedule shares: prefix hit count and rate in characters, and hits on token ids.
+"""The share of a schedule that is reused: prefix hit count and rate in characters, and hits on
+token ids.
 
 Prompts come in the order sent, one at a time: each is answered before the next is looked up. Token
 ids are compared, not hashes, so hits are exact.
@@ -23,7 +24,7 @@ Fields = npt.NDArray[np.int16] | npt.NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """What rows share at one position of their field order.
+    """The sharing of rows at one position of their field order.
 
     prefixes: distinct prefixes up to and including this position. rows: rows that hit a whole item
     here. hit_characters: characters hit here, in whole items and in the start of other items.

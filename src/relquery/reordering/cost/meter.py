@@ -1,4 +1,4 @@
-"""What a hit on an item is worth, and what a schedule costs in tokens and money.
+"""The worth of a hit on an item, and the cost of a schedule in tokens and money.
 
 This decides between schedules, and is reported.
 """

@@ -156,7 +156,7 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 @dataclass(slots=True)
 class _Found:
-    """What was found in the lines read so far.
+    """The findings in the lines read so far.
 
     digests: of each row of the table. lines, requests: how many the present file has. here:
     rows with a result in the present file. A failure in one file and an answer in another is

@@ -32,7 +32,7 @@ from relquery.reordering.prompts.template import Template
 
 
 class Sharing(NamedTuple):
-    """Which prefixes of blocks the requests share.
+    """The prefixes of blocks that requests share.
 
     first: (n, k), the first request, by its place in the order, that has the same blocks up to this
     one. cached: (n, k), whether the prefix up to this block is cached. ends: (n, k), tokens up to

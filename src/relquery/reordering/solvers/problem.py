@@ -128,8 +128,9 @@ def pose(
 
 
 class Objective(NamedTuple):
-    """What `tree` maximises. Rows that share a prefix form a group. Every row of it gains the same,
-    except the first, which computes (and, with some providers, pays to write) the prefix.
+    """The objective that `tree` maximises. Rows that share a prefix form a group. Every row of it
+    gains the same, except the first, which computes (and, with some providers, pays to write) the
+    prefix.
 
     start: weight of the text before the fields of every row.
 

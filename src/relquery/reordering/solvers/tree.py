@@ -209,7 +209,7 @@ class _Search:
 
 
 class Texts(NamedTuple):
-    """What `arrange` needs to know about the texts.
+    """Facts about the texts that `arrange` needs.
 
     rank, shared: see Items. least: of `shared`, see `least_table`.
 
@@ -237,8 +237,9 @@ def arrange(trie: Trie, texts: Texts, items: Int32s, stopped: Bools) -> Order:
 
 
 class Reach(NamedTuple):
-    """How far to look: try `first` columns for a segment, and below each the `width` columns that
-    gain the most, `depth` columns deep. After `visits` cells, only the gain decides."""
+    """The depth of the search: try `first` columns for a segment, and below each the `width`
+    columns that gain the most, `depth` columns deep. After `visits` cells, only the gain
+    decides."""
 
     first: int
     depth: int
