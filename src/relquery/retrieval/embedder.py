@@ -152,16 +152,16 @@ class Trigrams(Embedder):
 
     @property
     def name(self) -> str:
-        """See Embedder."""
+        """Changes with whatever changes the vectors, which are kept under this name."""
         return "trigrams-1"
 
     @property
     def label(self) -> str:
-        """See Embedder."""
+        """What people call it."""
         return "spelling"
 
     def embed(self, texts: Sequence[str]) -> Float32s:
-        """See Embedder. Raises MissingExtraError without scikit-learn."""
+        """(texts, dimensions), float32. Raises MissingExtraError without scikit-learn."""
         tell_once(self.hint)
         vectors: Float32s = _vectorizer().transform(texts).toarray()
         return vectors

@@ -87,11 +87,11 @@ class WordlessIndex(Index):
     """Texts without a single word, so that nothing is found."""
 
     def arrays(self) -> Arrays:
-        """See TfidfIndex."""
+        """All that has to be kept to have the index again."""
         return {}
 
     def search(self, questions: Sequence[str], limit: int) -> Iterator[Found]:
-        """See Index."""
+        """Up to `limit` texts for each question."""
         return iter([_NOTHING] * len(questions))
 
 
