@@ -1,4 +1,4 @@
-"""What a task does: orders the inputs of its partition, asks them, and gives the answers."""
+"""The work of a task: orders the inputs of its partition, asks them, and gives the answers."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ _LOOK, _PATIENCE = 0.2, 30.0
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a task runs."""
+    """The place where a task runs."""
 
     partition: int
     attempt: int

@@ -64,7 +64,7 @@ _AROUND = 6  # characters around the name and the text of a field in a prompt
 
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
-    """What is the same for all statements of a connection.
+    """Settings that all statements of a connection share.
 
     folder: of the ledger, which all machines see. concurrency: requests that one task has open.
     partitions: how many to make of the inputs of a call; None for four times as many as can run
@@ -293,7 +293,7 @@ class Calls:
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """What Spark calls in each task."""
+    """The function that Spark calls in each task."""
 
     asks: Asks
     speculates: bool

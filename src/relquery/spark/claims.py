@@ -1,4 +1,4 @@
-"""Which attempt of a task asks what, where Spark runs two of them at once.
+"""Claims of a task's attempts on what they ask, where Spark runs two of them at once.
 
 Each attempt writes what it does to a file of its own in the ledger's folder, since a folder that
 many machines share may have no locks. It first says what it wants, then reads what others want, and

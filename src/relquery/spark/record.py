@@ -1,4 +1,4 @@
-"""What a statement over Spark has cost, and which of its rows have no value."""
+"""The cost of a statement over Spark, and its rows without a value."""
 
 from __future__ import annotations
 

@@ -165,7 +165,7 @@ class _Run:
 
 @dataclass(frozen=True, slots=True)
 class _Costs:
-    """What calls cost by their texts; see executor.order.Costs."""
+    """The costs of calls by their texts; see executor.order.Costs."""
 
     calls: tuple[PlannedCall, ...]
 

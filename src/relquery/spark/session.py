@@ -1,4 +1,4 @@
-"""What a session of Spark tells, whether its driver is in this process or behind Spark Connect.
+"""Facts about a session of Spark, whether its driver is in this process or behind Spark Connect.
 
 Spark Connect has no `sparkContext`. What only that has is asked for in another way there.
 """
