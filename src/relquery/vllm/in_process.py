@@ -107,7 +107,7 @@ class _Asked:
 
 @dataclass(slots=True)
 class _Weighed:
-    """What is known of the labels for one prompt: log-probabilities by branch."""
+    """Knowledge about the labels for one prompt: log-probabilities by branch."""
 
     logs: dict[int, tuple[float, ...]] = field(default_factory=dict)
     prompt_tokens: int = 0

@@ -1,4 +1,5 @@
-"""What vLLM finds when relquery is installed beside it (entry point `vllm.general_plugins`)."""
+"""The plug-in that vLLM finds when relquery is installed beside it (entry point
+`vllm.general_plugins`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `--additional-config '{"relquery": {...}}'` says."""
+"""Settings in `--additional-config '{"relquery": {...}}'`."""
 
 from __future__ import annotations
 

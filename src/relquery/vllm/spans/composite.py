@@ -1,4 +1,4 @@
-"""What a client sends: spans, and prompts that begin with them."""
+"""The input of a client: spans, and prompts that begin with them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What requests say of spans, and what is to be copied for them. Of the scheduler."""
+"""Spans in requests, and the copies to be made for them. Of the scheduler."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ _COMPUTED = (RequestStatus.FINISHED_STOPPED, RequestStatus.FINISHED_LENGTH_CAPPE
 
 @dataclass(slots=True)
 class Copies(KVConnectorMetadata):  # type: ignore[misc]
-    """What the workers copy before a step.
+    """The copies that the workers make before a step.
 
     sources, targets: blocks. by: positions that the keys of each move. failed: blocks that were to
     be copied, whose span is not there.
