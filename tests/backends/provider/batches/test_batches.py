@@ -139,6 +139,18 @@ def test_a_batch_that_runs_is_pending_and_is_found_again(ask: Ask) -> None:
         assert server.creations == 1
 
 
+def test_a_batch_that_an_earlier_version_submitted_is_found(
+    ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(echo, looks=3) as server:
+        with monkeypatch.context() as patched:
+            patched.setattr(run, "settings_as_json", lambda sampling: repr(sampling).encode())
+            with pytest.raises(PendingError):
+                ask(server, "abab", batch="submit")
+        assert texts_of(ask(server, "ababc")) == ["<a>", "<b>", "<a>", "<b>", "<c>"]
+        assert [len(each.lines) for each in server.batches] == [4, 1]
+
+
 def test_what_ended_comes_though_other_batches_run(provider: Provider, tmp_path: Path) -> None:
     with serving(echo, looks=99) as server:
         with pytest.raises(PendingError):

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Lock
+from typing import Any
 
 from relquery.backends.provider.batches.apis import BatchApi, Line, Standing, UndecidedError
 from relquery.backends.provider.batches.jobs import BatchJob, BatchStore
@@ -24,6 +25,7 @@ from relquery.backends.wires.messages import Messages, in_form, to_messages
 from relquery.backends.wires.reply import Reply, no_answer
 from relquery.backends.wires.wire import BatchResult, encoded
 from relquery.errors import BudgetError, ModelError, PendingError, RequestError
+from relquery.ledger.keys import settings_as_json
 from relquery.prompt import Answer, Prompt
 
 _LOG = logging.getLogger(__name__)
@@ -47,12 +49,16 @@ _lock = Lock()
 
 @dataclass(slots=True, eq=False)
 class _Row:
-    """A prompt without an answer. custom: the id of its request. tries: that have failed."""
+    """A prompt without an answer."""
 
     index: int
     custom: str
+    """The id of its request."""
+    earlier: str
+    """The id that earlier versions gave it."""
     messages: Messages
     tries: int = 0
+    """Tries that have failed."""
 
 
 @dataclass(slots=True)
@@ -77,7 +83,12 @@ class BatchRun:
         """Deliver an answer for each prompt. Raises PendingError, ModelError and BudgetError."""
         server = self.codec.server
         server.dropped.update(self.store.refused(server.name))
-        self._open = {row.custom: row for row in self._rows(prompts)}
+        rows = list(self._rows(prompts))
+        submitted_before = self.store.of(row.earlier for row in rows)
+        for row in rows:
+            if row.earlier in submitted_before:
+                row.custom = row.earlier
+        self._open = {row.custom: row for row in rows}
         polls = 0
         while self._open:
             await self._submit_new()
@@ -99,15 +110,22 @@ class BatchRun:
             except RequestError as error:
                 self.deliver(index, no_answer(str(error), 0))
                 continue
-            digest = self._digest(messages)
+            texts = in_form(messages, alternates=False)
+            digest = self._digest(self._settings, texts)
             # Equal prompts are drawn one by one where answers are not the same each time.
-            yield _Row(index, f"{digest}-{counts[digest]}", messages)
+            number = counts[digest]
+            earlier = self._digest(repr(self.codec.sampling), texts)
+            yield _Row(index, f"{digest}-{number}", f"{earlier}-{number}", messages)
             counts[digest] += 1
 
-    def _digest(self, messages: Messages) -> str:
-        """What tells a request from others: not how it is put, which may change."""
-        texts = in_form(messages, alternates=False)
-        said = json.dumps([self.codec.server.name, repr(self.codec.sampling), texts])
+    @property
+    def _settings(self) -> str:
+        """The sampling in the written form of a ledger's keys."""
+        return settings_as_json(self.codec.sampling).decode()
+
+    def _digest(self, settings: str, texts: Any) -> str:
+        """The digest that tells a request from others: not how it is put, which may change."""
+        said = json.dumps([self.codec.server.name, settings, texts])
         return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:48]
 
     # submitting
