@@ -148,23 +148,24 @@ Verdict = Literal["right", "wrong", "unanswered", "unknown"]
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Evaluation:
-    """A query scored against right answers.
-
-    result: what the query returned. verdicts: one per row of it. confusion: how many rows have each
-    (right answer, prediction); the prediction is None for rows without an answer. labels: the
-    scores of each label; empty if numbers are compared with a tolerance. error: the mean absolute
-    difference of numbers; None for other values. threshold: from which score on rows count as true,
-    if the predictions are scores and the right answers booleans.
-    """
+    """A query scored against right answers."""
 
     result: Result
+    """What the query returned."""
     columns: ScoredColumns
     matching: Matching
     verdicts: tuple[Verdict, ...]
+    """A verdict on each row of the result."""
     confusion: Confusion
+    """How many rows have each (right answer, prediction); the prediction is None for rows without
+    an answer."""
     labels: tuple[LabelScore, ...]
+    """The scores of each label; empty if numbers are compared with a tolerance."""
     error: float | None = None
+    """The mean absolute difference of numbers; None for other values."""
     threshold: Threshold | None = None
+    """The score from which on rows count as true, if the predictions are scores and the right
+    answers booleans."""
 
     @classmethod
     def of(
