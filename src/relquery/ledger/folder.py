@@ -23,18 +23,18 @@ SUFFIX = ".answers"
 
 @dataclass(slots=True)
 class FolderLedger:
-    """The answers of one task: what its other attempts have got, and where its own go.
-
-    path: the folder. task: begins the names of the files of all its attempts. attempt: this one.
-    stored: answers stored through this object.
-    lent: keys of answers that `know` was told of.
-    """
+    """The answers of one task: what its other attempts have got, and where its own go."""
 
     path: Path
+    """The folder."""
     task: str
+    """The task, with which the names of the files of all its attempts begin."""
     attempt: str
+    """This attempt."""
     stored: int = 0
+    """Answers stored through this object."""
     lent: set[bytes] = field(default_factory=set)
+    """Keys of answers that `know` was told of."""
     _known: dict[bytes, Answer] = field(default_factory=dict)
     _read: dict[Path, int] = field(default_factory=dict)
     _file: int | None = None

@@ -46,10 +46,12 @@ UNFINISHED = (RunState.INCOMPLETE, RunState.STOPPED, RunState.PENDING, RunState.
 
 @dataclass(frozen=True, slots=True)
 class FileStamp:
-    """The state of a file when a run began. size: in bytes. changed: nanoseconds since 1970."""
+    """The state of a file when a run began."""
 
     size: int
+    """Bytes of the file."""
     changed: int
+    """The time of its last change, in nanoseconds since 1970."""
 
     @classmethod
     def of(cls, path: str) -> FileStamp | None:
@@ -63,20 +65,21 @@ class FileStamp:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run. begun, ended: seconds since 1970.
-
-    query: its statements. options: of the command line, by name, without secrets. files: of its
-    tables, by path.
-    """
+    """A run."""
 
     number: int
     begun: float
+    """When it began, in seconds since 1970."""
     ended: float | None
+    """When it ended, in seconds since 1970."""
     state: RunState
     process: int
     query: str
+    """Its statements."""
     options: Mapping[str, Sequence[str]]
+    """Options of the command line by name, without secrets."""
     files: Mapping[str, FileStamp]
+    """Stamps of its tables, by path."""
 
     @classmethod
     def of(cls, row: Sequence[Any]) -> Run:

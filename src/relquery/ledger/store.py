@@ -42,21 +42,21 @@ _NO_ROOM = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
 
 @dataclass(slots=True)
 class Ledger:
-    """A store of deterministic answers: whole answers, and prefixes that decide a comparison.
-
-    path: the file; None if in memory. key_format: see AnswerStore. stored: the number of answers
-    stored through this object. run: the number of the run whose answers are stored; None without
-    one. clock: seconds since 1970. is_read_only: whether the file cannot be written; answers are
-    then found, and none are stored.
-    """
+    """A store of deterministic answers: whole answers, and prefixes that decide a comparison."""
 
     connection: Any
     path: Path | None
+    """The file; None if in memory."""
     key_format: int = FORMAT
+    """See AnswerStore."""
     stored: int = 0
+    """The number of answers stored through this object."""
     run: int | None = None
+    """The number of the run whose answers are stored; None without one."""
     clock: Callable[[], float] = time.time
+    """A clock: seconds since 1970."""
     is_read_only: bool = False
+    """Whether the file cannot be written; answers are then found, and none are stored."""
     _guard: Guard = field(default_factory=Guard)
 
     @classmethod

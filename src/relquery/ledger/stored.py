@@ -46,15 +46,15 @@ _LONGEST = 500  # characters of an error
 
 @dataclass(frozen=True, slots=True)
 class StoredCall:
-    """The facts that all answers of a call share.
-
-    model: its name. usd: what an answer costs; None where it is not known. now: seconds since 1970.
-    """
+    """The facts that all answers of a call share."""
 
     model: str
+    """The model's name."""
     sampling: Sampling
     usd: Callable[[Answer], float | None] | None = None
+    """The cost of an answer; None where it is not known."""
     now: Callable[[], float] = time.time
+    """A clock: seconds since 1970."""
 
     @property
     def settings(self) -> str:

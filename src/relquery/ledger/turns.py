@@ -33,17 +33,16 @@ Heard = Callable[[int, Answer], None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Turn:
-    """The prompts that may be asked now.
-
-    prompts: in the order given. places: (prompts,), of each among the keys. known: answers that
-    came from elsewhere in the meantime, by place. heard: to be told of each answer as it comes, by
-    its index among the prompts, from any thread.
-    """
+    """The prompts that may be asked now."""
 
     prompts: Sequence[Prompt]
+    """The prompts in the order given."""
     places: Int64s
+    """(prompts,), the place of each among the keys."""
     known: dict[int, Answer]
+    """Answers that came from elsewhere in the meantime, by place."""
     heard: Heard
+    """To be told of each answer as it comes, by its index among the prompts, from any thread."""
 
 
 @contextmanager
@@ -86,11 +85,12 @@ def _alone(prompts: Sequence[Prompt], places: Int64s, keys: Keys, keep: Saver) -
 
 @dataclass(frozen=True, slots=True)
 class _Owner:
-    """renewing: the thread that renews the lease, once there are claims."""
+    """Somebody who claims keys."""
 
     name: str
     claims: Claims
     renewing: Thread
+    """The thread that renews the lease, once there are claims."""
 
     def take(self, keys: Sequence[bytes]) -> set[bytes]:
         """Claim those that nobody else has; all, if the file cannot be written."""
@@ -136,7 +136,7 @@ def _owning(claims: Claims) -> Iterator[_Owner | None]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Shared:
-    """Prompts whose answers others may be asking. unheard: places that are asked now."""
+    """Prompts whose answers others may be asking."""
 
     prompts: Sequence[Prompt]
     places: Int64s
@@ -146,6 +146,7 @@ class _Shared:
     call: StoredCall
     owner: _Owner
     unheard: set[int] = field(default_factory=set)
+    """Places that are asked now."""
 
     def turns(self, sleep: Callable[[float], None]) -> Iterator[Turn]:
         """Those that nobody else asks, as soon as nobody does."""
