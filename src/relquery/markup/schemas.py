@@ -17,30 +17,28 @@ from relquery.prompt import Answer, Finish, Sampling
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """Sources of a prompt's tokens.
-
-    name: a module's path, "schema" for the schema's own text, "prompt" for what only the prompt
-    has. tokens: of it. cached: those whose states were there. sources: where these were: "cache",
-    "memory", "disk".
-    """
+    """Sources of a prompt's tokens."""
 
     name: str
+    """A module's path, "schema" for the schema's own text, "prompt" for what only the prompt
+    has."""
     tokens: int
+    """The tokens that came from it."""
     cached: int
+    """Those of them whose states were there."""
     sources: tuple[str, ...] = ()
+    """The places of these states: "cache", "memory", "disk"."""
 
 
 @dataclass(frozen=True, slots=True)
 class PromptResult:
-    """The answer to a prompt over a schema.
-
-    text: the answer, even if it was cut off; `answer.finish` says so. used: what its tokens came
-    from; empty where the backend has no modules.
-    """
+    """The answer to a prompt over a schema."""
 
     text: str
+    """The answer, even if it was cut off; `answer.finish` says so."""
     answer: Answer
     used: tuple[Used, ...] = ()
+    """What its tokens came from; empty where the backend has no modules."""
 
     def __str__(self) -> str:
         return self.text
