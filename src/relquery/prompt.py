@@ -58,34 +58,32 @@ class Reuse(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A piece of a prompt.
-
-    content: text; existing token ids; an exchange or a nest, which are independent; a blank; or
-        functions that may be called, a call, or what one returned (see relquery.tools).
-    position: position id of the first token, in a nest counted from where the nest begins; None
-        means directly after what precedes it. What a span attends to does not depend on positions.
-    keep: the higher, the longer the states of an independent span, or of a prompt up to the end of
-        a PREFIX span, stay in the cache once nobody uses them; 0 as long as those of other text.
-    keep_for: seconds after their last use in which `keep` counts, for a PREFIX span.
-    open: whether the answer continues the message that ends with this span, the prompt's last.
-    shares: whether prompts that are equal up to its end are best served by one machine, where a
-        provider has several.
-    raw: whether a text names special tokens, such as "<s>", and begins with those that a model is
-        trained to read first: a prompt of this span of no role alone, as vLLM reads plain text.
-    begins: whether a message begins with it. If False, consecutive spans of one role are parts of
-        one message; a span of another role always begins a message.
-    """
+    """A piece of a prompt."""
 
     content: str | tuple[int, ...] | Exchange | Nest | Blank | Tools | ToolCall | ToolResult
+    """Text; existing token ids; an exchange or a nest, which are independent; a blank; or functions
+    that may be called, a call, or what one returned (see relquery.tools)."""
     role: Role = Role.USER
     reuse: Reuse = Reuse.PREFIX
     position: int | None = None
+    """Position id of the first token, in a nest counted from where the nest begins; None means
+    directly after what precedes it. What a span attends to does not depend on positions."""
     begins: bool = False
+    """Whether a message begins with it. If False, consecutive spans of one role are parts of one
+    message; a span of another role always begins a message."""
     keep: int = 0
+    """The higher, the longer the states of an independent span, or of a prompt up to the end of a
+    PREFIX span, stay in the cache once nobody uses them; 0 as long as those of other text."""
     keep_for: float = field(default=inf, repr=False)
+    """Seconds after their last use in which `keep` counts, for a PREFIX span."""
     open: bool = field(default=False, repr=False)
+    """Whether the answer continues the message that ends with this span, the prompt's last."""
     raw: bool = field(default=False, repr=False)
+    """Whether a text names special tokens, such as "<s>", and begins with those that a model is
+    trained to read first: a prompt of this span of no role alone, as vLLM reads plain text."""
     shares: bool = field(default=False, repr=False)
+    """Whether prompts that are equal up to its end are best served by one machine, where a provider
+    has several."""
 
 
 Prompt = tuple[Span, ...]
@@ -112,14 +110,12 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Nest:
-    """An independent span that contains independent spans (paper 002: nested parentheses).
-
-    spans: its parts. A PREFIX part attends to everything before it in the nest, including the
-        content of independent parts; an INDEPENDENT part attends only to itself. A nest has no
-        template: its parts belong to one message.
-    """
+    """An independent span that contains independent spans (paper 002: nested parentheses)."""
 
     spans: Prompt
+    """Its parts. A PREFIX part attends to everything before it in the nest, including the content
+    of independent parts; an INDEPENDENT part attends only to itself. A nest has no template: its
+    parts belong to one message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +123,10 @@ class Blank:
     """Tokens in a nest that stand for text that is not known yet, such as an argument.
 
     Only what follows them in the nest itself attends to them (paper 001, section 3.3).
-    tokens: their ids, or how many times the tokenizer's unknown token stands there.
     """
 
     tokens: tuple[int, ...] | int
+    """Their ids, or how many times the tokenizer's unknown token stands there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,42 +193,42 @@ _ADJUSTED = {
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """Settings of an answer: its form, its length, and how its tokens are chosen.
-
-    max_tokens: upper bound of the answer; an answer cut by it is an error, not a value.
-    temperature: 0 is greedy. top_k: 0 keeps all tokens. top_p: 1 keeps all tokens.
-    seed: makes sampled answers repeat; None draws a fresh seed per request.
-    stop: strings that end the answer and are cut from it.
-    labels: if not empty, the answer is one of these texts.
-    schema: the text of a JSON Schema; the answer is JSON that is valid under it. An object's keys
-    come in the order of its `properties`, all of them, and no others.
-    scored: answers say how likely each label is (`Answer.scores`); needs labels and temperature 0.
-    logprobs: answers say how likely each of their tokens was, and as many of the likeliest tokens
-    at its place, 0 to 20 (`Answer.logprobs`); None for nothing. It changes no answer.
-    prompt_logprobs: the same of the prompt's tokens (`Answer.prompt_logprobs`), all of which are
-    then computed: nothing comes from the cache, and no span of the prompt is independent.
-    adjustments: what changes logits before that; None for nothing.
-    grammar: of the answer, in llguidance's Lark syntax.
-    tools: functions that the answer may call, in the form of the model's chat template.
-    told: whether the prompt itself says what the labels are. Where it takes more tokens to hold the
-    model to them, a backend may then ask by the prompt alone, as long as labels come.
-    """
+    """Settings of an answer: its form, its length, and how its tokens are chosen."""
 
     max_tokens: int = 256
+    """Upper bound of the answer; an answer cut by it is an error, not a value."""
     temperature: float = 0.0
+    """0 is greedy."""
     top_p: float = 1.0
+    """1 keeps all tokens."""
     top_k: int = 0
+    """0 keeps all tokens."""
     seed: int | None = None
+    """Makes sampled answers repeat; None draws a fresh seed per request."""
     stop: tuple[str, ...] = ()
+    """Strings that end the answer and are cut from it."""
     labels: tuple[str, ...] = ()
+    """If not empty, the answer is one of these texts."""
     schema: str | None = None
+    """The text of a JSON Schema; the answer is JSON that is valid under it. An object's keys come
+    in the order of its `properties`, all of them, and no others."""
     scored: bool = False
+    """Answers say how likely each label is (`Answer.scores`); needs labels and temperature 0."""
     logprobs: int | None = None
+    """Answers say how likely each of their tokens was, and as many of the likeliest tokens at its
+    place, 0 to 20 (`Answer.logprobs`); None for nothing. It changes no answer."""
     adjustments: Adjustments | None = None
+    """Changes of logits before a token is chosen; None for nothing."""
     told: bool = field(default=False, repr=False)
+    """Whether the prompt itself says what the labels are. Where it takes more tokens to hold the
+    model to them, a backend may then ask by the prompt alone, as long as labels come."""
     grammar: str | None = None
+    """Grammar of the answer, in llguidance's Lark syntax."""
     tools: ToolUse | None = None
+    """Functions that the answer may call, in the form of the model's chat template."""
     prompt_logprobs: int | None = None
+    """As `logprobs`, of the prompt's tokens (`Answer.prompt_logprobs`), all of which are then
+    computed: nothing comes from the cache, and no span of the prompt is independent."""
 
     def __post_init__(self) -> None:
         self._check_adjustments()
@@ -367,13 +363,11 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class Compared(Sampling):
-    """Sampling of answers that are only compared with some texts, and otherwise not read.
-
-    texts: the compared texts. A backend may end an answer as soon as it cannot equal any of them
-    (Finish.DECIDED).
-    """
+    """Sampling of answers that are only compared with some texts, and otherwise not read."""
 
     texts: tuple[str, ...] = ()
+    """The compared texts. A backend may end an answer as soon as it cannot equal any of them
+    (Finish.DECIDED)."""
 
     @classmethod
     def by(cls, sampling: Sampling, texts: tuple[str, ...]) -> Compared:
@@ -444,57 +438,56 @@ class TokenLogprob:
     The distribution is the model's own: the log-softmax of its logits over the whole vocabulary, in
     float64, before temperature, top_p and top_k, and before labels or a schema restrict it. So a
     token that these allow may have a small log-probability, and need not be in `top`.
-
-    token: its id. logprob: its natural log-probability. top: (id, log-probability) of the likeliest
-    tokens at its place, likeliest first, of equally likely ones the smaller id first. rank: 1 for a
-    token that none is likelier than, and one more for each that is.
     """
 
     token: int
+    """Its id."""
     logprob: float
+    """Its natural log-probability."""
     top: tuple[tuple[int, float], ...] = ()
+    """(id, log-probability) of the likeliest tokens at its place, likeliest first, of equally
+    likely ones the smaller id first."""
     rank: int = field(default=1, compare=False)
+    """1 for a token that none is likelier than, and one more for each that is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The result of a backend for one prompt.
-
-    text: the answer, even if it was cut off (`finish` is LENGTH); None if there is none.
-    error: why there is no complete answer, else None.
-    cached_tokens: prompt tokens whose attention states came from the cache.
-    written_tokens: prompt tokens that a provider stored in its cache, where it bills that.
-    written_1h_tokens: those of them that it keeps for an hour, which costs more.
-    stopped_by: the string of `Sampling.stop` that ended the answer; None if none did.
-    kept: prompt tokens up to the end of each PREFIX span that is to be kept, in their order; empty
-        where it is not known.
-    first_token: seconds from when the prompt was handed in until its first token was there; None
-        where that is not measured.
-    tokens: ids of the answer, which continue the prompt's own; None where they are not known.
-    scores: log-probability of each of `Sampling.labels` among all labels, normalised as requested;
-        by default as drawn by decoding restricted to the labels at temperature 1. None if labels
-        were not weighed.
-    logprobs: of each of `tokens`, as `Sampling.logprobs` asks for; None if it asks for none.
-    prompt_logprobs: of each token of the prompt, as `Sampling.prompt_logprobs` asks for. The first,
-        which nothing comes before, has the log-probability 0 and no others.
-    """
+    """The result of a backend for one prompt."""
 
     text: str | None
+    """The answer, even if it was cut off (`finish` is LENGTH); None if there is none."""
     finish: Finish
     error: str | None = None
+    """Why there is no complete answer, else None."""
     prompt_tokens: int = 0
     cached_tokens: int = 0
+    """Prompt tokens whose attention states came from the cache."""
     output_tokens: int = 0
     attempts: int = 1
     tokens: tuple[int, ...] | None = None
+    """Ids of the answer, which continue the prompt's own; None where they are not known."""
     scores: Mapping[str, float] | None = field(default=None, hash=False)
+    """Log-probability of each of `Sampling.labels` among all labels, normalised as requested; by
+    default as drawn by decoding restricted to the labels at temperature 1. None if labels were not
+    weighed."""
     first_token: float | None = field(default=None, compare=False)
+    """Seconds from when the prompt was handed in until its first token was there; None where that
+    is not measured."""
     logprobs: tuple[TokenLogprob, ...] | None = None
+    """Of each of `tokens`, as `Sampling.logprobs` asks for; None if it asks for none."""
     stopped_by: str | None = None
+    """The string of `Sampling.stop` that ended the answer; None if none did."""
     kept: tuple[int, ...] = ()
+    """Prompt tokens up to the end of each PREFIX span that is to be kept, in their order; empty
+    where it is not known."""
     written_tokens: int = 0
+    """Prompt tokens that a provider stored in its cache, where it bills that."""
     written_1h_tokens: int = 0
+    """Those of `written_tokens` that the provider keeps for an hour, which costs more."""
     prompt_logprobs: tuple[TokenLogprob, ...] | None = None
+    """Of each token of the prompt, as `Sampling.prompt_logprobs` asks for. The first, which nothing
+    comes before, has the log-probability 0 and no others."""
 
     def with_cost_of(self, first: Answer) -> Answer:
         """This answer, with the tokens that another one to its prompt took before it."""
