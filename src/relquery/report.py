@@ -41,49 +41,53 @@ _SUMS = (
 
 @dataclass(frozen=True, slots=True)
 class StageReport:
-    """One LLM call of the query, over all its rows.
-
-    name: what the call is for, numbered in the order run, e.g. "filter 1".
-    expression: the call as the user wrote it.
-    rows: rows that needed an answer. calls: distinct requests sent to the backend.
-    ledger_hits: distinct requests that were answered before and not sent again.
-    prompt_tokens, cached_tokens, output_tokens: of the requests sent.
-    skipped: rows that were not asked because all fields of the call are NULL.
-    attempts: requests made for them, including retries.
-    errors: rows left without a value.
-    seconds: the whole stage. solver_seconds: the part of it spent on finding the order.
-    phr: the solver's prefix hit rate, 0 to 1, over fields of the distinct inputs; cached
-        tokens also include the text before the fields.
-    order: the reordering method; "pinned: agreement 0.84 of 50" if a guard found that the order of
-        fields changes answers, so that fields were sent as written.
-    statement: the number of the statement, from 1, if the query has several.
-    agreement: the share of answers, 0 to 1, that were the same in both orders, and compared: for
-        how many inputs a guard compared them; None if there was no guard or nothing to compare.
-    model: that was asked; empty if nothing was. usd: what the requests cost; None without a price.
-    note: that nothing was learnt, in a sentence; None otherwise.
-    """
+    """One LLM call of the query, over all its rows."""
 
     name: str
+    """What the call is for, numbered in the order run, e.g. "filter 1"."""
     expression: str
+    """The call as the user wrote it."""
     rows: int
+    """Rows that needed an answer."""
     calls: int
+    """Distinct requests sent to the backend."""
     ledger_hits: int
+    """Distinct requests that were answered before and not sent again."""
     prompt_tokens: int
+    """Tokens of the prompts that were sent."""
     cached_tokens: int
+    """Tokens of the prompts that came from a cache."""
     output_tokens: int
+    """Tokens of the answers."""
     attempts: int
+    """Requests made for the calls, including retries."""
     errors: int
+    """Rows left without a value."""
     seconds: float
+    """Seconds of the whole stage."""
     solver_seconds: float
+    """The part of `seconds` spent on finding the order."""
     order: str
+    """The reordering method; "pinned: agreement 0.84 of 50" if a guard found that the order of
+    fields changes answers, so that fields were sent as written."""
     phr: float
+    """The solver's prefix hit rate, 0 to 1, over fields of the distinct inputs; cached tokens also
+    include the text before the fields."""
     statement: int | None = None
+    """The number of the statement, from 1, if the query has several."""
     agreement: float | None = None
+    """The share of answers, 0 to 1, that were the same in both orders; None if there was no guard
+    or nothing to compare."""
     compared: int | None = None
+    """Inputs whose answers in two orders a guard compared."""
     skipped: int = 0
+    """Rows that were not asked because all fields of the call are NULL."""
     model: str = ""
+    """The model that was asked; empty if nothing was."""
     usd: float | None = None
+    """What the requests cost; None without a price."""
     note: str | None = None
+    """A sentence that nothing was learnt; None otherwise."""
 
     @property
     def hit_rate(self) -> float:
