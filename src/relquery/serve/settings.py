@@ -17,52 +17,57 @@ MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class ServeConfig:
-    """Settings of a server.
-
-    model: as for relquery.Engine. options: other arguments of relquery.Engine. names: by which
-        clients may call the model; the first is listed. adapters: by the name by which clients may
-        call it, the folder or Hugging Face name of each. others: further models by the names by
-        which clients may call them, each in an engine of its own with the same options.
-    host, port: where it listens; by default only on this machine.
-    embedder: an encoder for /v1/embeddings, as for relquery.load_embedder; None for none.
-    tables: by name, files that /v1/sql may read. state: a folder for uploaded files and batches;
-        None for a temporary one that is removed at the end.
-    keys: a file made by `relquery keys`; None to serve everybody as one tenant. open: without keys,
-        serve also those who reach this machine over a network. share_cache: tenants read states
-        that other tenants' prompts computed, so response times tell what others have sent.
-    origins: web pages that may call the server from a browser (CORS).
-    max_waiting: requests that may be open at once; more are answered 429. max_body: bytes of a
-        request's body. max_rows: prompts of one relQuery or batch.
-    sql_memory: what the tables and one statement may take, such as "2GB". sql_seconds: how long a
-        statement may run.
-    grace: seconds that running requests have to end when the server is stopped.
-    log, log_level: form ("text" or "json") and least level of the log, on standard error.
-    otlp: address of an OpenTelemetry collector that gets a trace of each request.
-    """
+    """Settings of a server."""
 
     model: str
+    """As for relquery.Engine."""
     options: Mapping[str, Any] = field(default_factory=dict)
+    """Other arguments of relquery.Engine."""
     names: tuple[str, ...] = ()
+    """Names by which clients may call the model; the first is listed."""
     adapters: Mapping[str, str] = field(default_factory=dict)
+    """The folder or Hugging Face name of each adapter, by the name by which clients may call it."""
     others: Mapping[str, str] = field(default_factory=dict)
+    """Further models by the names by which clients may call them, each in an engine of its own with
+    the same options."""
     host: str = "127.0.0.1"
+    """The address where it listens; by default only on this machine."""
     port: int = 8000
+    """The port where it listens."""
     embedder: str | None = None
+    """An encoder for /v1/embeddings, as for relquery.load_embedder; None for none."""
     tables: Mapping[str, str] = field(default_factory=dict)
+    """Files that /v1/sql may read, by name."""
     state: Path | None = None
+    """A folder for uploaded files and batches; None for a temporary one that is removed at the
+    end."""
     keys: Path | None = None
+    """A file made by `relquery keys`; None to serve everybody as one tenant."""
     origins: tuple[str, ...] = ()
+    """Web pages that may call the server from a browser (CORS)."""
     max_waiting: int = 20_000
+    """Requests that may be open at once; more are answered 429."""
     max_body: int = 64 * MIB
+    """Bytes of a request's body."""
     max_rows: int = 100_000
+    """Prompts that one relQuery or batch may have."""
     sql_memory: str = "2GB"
+    """Memory that the tables and one statement may take, such as "2GB"."""
     sql_seconds: float = 600.0
+    """Seconds that a statement may run."""
     grace: float = 30.0
+    """Seconds that running requests have to end when the server is stopped."""
     share_cache: bool = False
+    """Whether tenants read states that other tenants' prompts computed, so that response times tell
+    what others have sent."""
     open: bool = False
+    """Whether those who reach this machine over a network are served without keys, too."""
     log: str = "text"
+    """The form of the log on standard error: "text" or "json"."""
     log_level: str = "warning"
+    """The least level of the log."""
     otlp: str | None = None
+    """Address of an OpenTelemetry collector that gets a trace of each request."""
 
     def __post_init__(self) -> None:
         for model in (self.model, *self.others.values()):
