@@ -25,16 +25,15 @@ _LISTED = 16  # maximum number of steps, of prompts, and of spans per prompt
 
 @dataclass(frozen=True, slots=True)
 class ExplainedSpan:
-    """A part of a prompt.
-
-    depth: the number of nested independent spans that it is in. tokens, cached: None if the
-    backend does not say.
-    """
+    """A part of a prompt."""
 
     preview: str
     depth: int
+    """The number of nested independent spans that it is in."""
     tokens: int | None = None
+    """The number of its tokens; None if the backend does not say."""
     cached: int | None = None
+    """The number of those in the cache; None if the backend does not say."""
 
     @property
     def independent(self) -> bool:
@@ -44,25 +43,27 @@ class ExplainedSpan:
 
 @dataclass(frozen=True, slots=True)
 class ExplainedPrompt:
-    """The prompt of one generation.
-
-    pieces: empty while it waits for `waits_for` others. seconds: the most that it takes when run
-    alone, as predicted by the backend; None if the backend does not predict.
-    """
+    """The prompt of one generation."""
 
     where: str
     pieces: tuple[ExplainedSpan, ...]
+    """Empty while it waits for `waits_for` others."""
     waits_for: int = 0
     seconds: float | None = None
+    """The most seconds that it takes when run alone, as predicted by the backend; None if the
+    backend does not predict."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpanExplanation:
-    """before, after: the tree as given, and as it will run. steps: the rewrites, in order."""
+    """The explanation of a span query."""
 
     before: Node
+    """The tree as given."""
     after: Node
+    """The tree as it will run."""
     steps: tuple[RewriteStep, ...]
+    """The rewrites, in order."""
     asks: tuple[ExplainedPrompt, ...]
 
     def __str__(self) -> str:

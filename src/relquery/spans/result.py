@@ -9,25 +9,24 @@ from relquery.prompt import Answer, Sampling
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """One generation that was run. where: its place in the optimised tree: `generate/plus[2]`."""
+    """One generation that was run."""
 
     where: str
+    """Its place in the optimised tree: `generate/plus[2]`."""
     sampling: Sampling
     answer: Answer
 
 
 @dataclass(frozen=True, slots=True)
 class SpanReport:
-    """The cost of a query.
-
-    generations: in the order in which they ended. seconds: from the start to the query's end; in a
-        bulk run, from the start of the run. notes: what a reader of the answer should know, e.g.
-        that an inner answer was cut off.
-    """
+    """The cost of a query."""
 
     generations: tuple[Generation, ...]
+    """The generations in the order in which they ended."""
     seconds: float
+    """Seconds from the start to the query's end; in a bulk run, from the start of the run."""
     notes: tuple[str, ...] = ()
+    """Notes for a reader of the answer, e.g. that an inner answer was cut off."""
 
     @property
     def prompt_tokens(self) -> int:
@@ -56,18 +55,16 @@ class SpanReport:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SpanResult:
-    """A query's outcome.
-
-    texts: the answer; for a tree that is not a single generation, its texts and answers in order.
-    answer: the outermost generation's answer with its finish reason; None if there is none.
-    error: why there is no complete result; `texts` is then empty. Only in a bulk run; a single
-        query raises.
-    """
+    """A query's outcome."""
 
     texts: tuple[str, ...]
+    """The answer; for a tree that is not a single generation, its texts and answers in order."""
     answer: Answer | None
+    """The outermost generation's answer with its finish reason; None if there is none."""
     report: SpanReport
     error: str | None = None
+    """Why there is no complete result; `texts` is then empty. Only in a bulk run; a single query
+    raises."""
 
     @property
     def text(self) -> str:
