@@ -34,16 +34,14 @@ from relquery.sql.run import explain, run
 
 @dataclass(slots=True)
 class SampledRows(Rows):
-    """Some base rows of a plan, in their order.
-
-    total: how many there are in all. largest: the size of the largest group of which only some
-    items are used; 0 if no group was cut. judged: how many rows each filter has passed, by its
-    place.
-    """
+    """Some base rows of a plan, in their order."""
 
     total: int = 0
+    """The number of base rows in all."""
     largest: int = 0
+    """The size of the largest group of which only some items are used; 0 if no group was cut."""
     judged: dict[int, Count] = field(default_factory=dict)
+    """How many rows each filter has passed, by its place."""
 
     defers_filter = False  # what passes a filter is counted
 
@@ -133,16 +131,14 @@ def _passed(selects: Sequence[SampledRows]) -> Iterator[tuple[Place, Count, str]
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Preview:
-    """A query on some of its rows.
-
-    result: what the query returns for them. cost: what it would ask for all rows from now on;
-    answers of the preview are in the ledger. notes: which rows were taken, and how many of them
-    passed.
-    """
+    """A query on some of its rows."""
 
     result: Result
+    """What the query returns for them."""
     cost: SqlExplanation
+    """What it would ask for all rows from now on; answers of the preview are in the ledger."""
     notes: tuple[str, ...]
+    """Which rows were taken, and how many of them passed."""
 
     def __repr__(self) -> str:
         result = [repr(self.result), self.result.report.summary]

@@ -77,44 +77,45 @@ _HERE = {
 
 @dataclass(frozen=True, slots=True)
 class RowError:
-    """A missing LLM value.
-
-    stage: the stage that asked, as in the report. row: the row's number, from 0, in the input of
-    the SELECT's first stage: the rows that its FROM gives and that pass all conditions of its
-    WHERE without LLM calls. Later stages keep this number. It is not a row of the result. inputs:
-    the row's fields by name. If an outer SELECT reads the answer, the stage is "outer query", the
-    row is a row of the outer SELECT's input, and there are no inputs.
-    error: why there is no value. text: what the model answered, if anything. attempts: how often
-    it was asked. statement: the number of the statement, from 1, if the query has several.
-    """
+    """A missing LLM value."""
 
     stage: str
+    """The stage that asked, as in the report."""
     row: int
+    """The row's number, from 0, in the input of the SELECT's first stage: the rows that its FROM
+    gives and that pass all conditions of its WHERE without LLM calls. Later stages keep this
+    number. It is not a row of the result."""
     inputs: Mapping[str, str | None]
+    """The row's fields by name. If an outer SELECT reads the answer, the stage is "outer query",
+    the row is a row of the outer SELECT's input, and there are no inputs."""
     error: str
+    """Why there is no value."""
     text: str | None
+    """What the model answered, if anything."""
     finish: Finish
     attempts: int
+    """How often it was asked."""
     statement: int | None = None
+    """The number of the statement, from 1, if the query has several."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Result:
-    """The rows of a query. errors: one entry per row and call without a value.
-
-    reasons: why a cell is NULL for an error, by (row, column) of this result, from 0. Only where
-    each row of the result is a row of the table, not for groups or DISTINCT. query: its text.
-    recording: what was sent, if `Connection.sql` was told to record it. unread: rows that
-    `fetchone` and `fetchmany` have not given yet.
-    """
+    """The rows of a query."""
 
     table: pa.Table
     errors: tuple[RowError, ...]
+    """One entry per row and call without a value."""
     report: Report
     reasons: Reasons = field(default_factory=dict)
+    """Why a cell is NULL for an error, by (row, column) of this result, from 0. Only where each row
+    of the result is a row of the table, not for groups or DISTINCT."""
     query: str = ""
+    """The query's text."""
     recording: Recording | None = None
+    """What was sent, if `Connection.sql` was told to record it."""
     unread: list[Iterator[tuple[Any, ...]]] = field(default_factory=list, init=False)
+    """Rows that `fetchone` and `fetchmany` have not given yet."""
 
     @property
     def columns(self) -> list[str]:
@@ -269,17 +270,17 @@ def missing_values(count: int) -> str:
 
 @dataclass(slots=True)
 class CostAccumulator:
-    """The cost of a query's statements so far.
-
-    stages: by name, in the order in which they begin. kinds: how many stages there were of each
-    kind. kept: whether the ledger has all answers. reasons: why cells of the last result are empty.
-    """
+    """The cost of a query's statements so far."""
 
     stages: dict[str, StageReport] = field(default_factory=dict)
+    """Stages by name, in the order in which they begin."""
     errors: list[RowError] = field(default_factory=list)
     kinds: Counter[str] = field(default_factory=Counter)
+    """How many stages there were of each kind."""
     kept: bool = True
+    """Whether the ledger has all answers."""
     reasons: Reasons = field(default_factory=dict)
+    """Why cells of the last result are empty."""
 
     @contextmanager
     def noted(self) -> Iterator[None]:

@@ -63,43 +63,42 @@ Query = tuple[str | int | Worded, ...]
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """The question of a call, and the form of its answers.
-
-    query: the prompt's text. Fields that have no place in it are sent as data after it, in any
-        order.
-    output: the type of the answers; None for text.
-    kind: "row": one answer for the fields. "score": the probability of the first label, or the
-        mean of labels that are numbers. "group": one answer for the list that the field holds,
-        which may take several calls. "match": whether two rows match, one of each side; a call
-        decides about one row and many of the other side. "redact": the personal data of the field,
-        which is then replaced in it.
-    retry: whether an invalid answer is asked for once more, with the reason.
-    sides: with "match", the side that each field is of, 0 or 1; known once the call is planned.
-    form: how fields are written; nulls: what is done where all are NULL (see QueryConfig); None for
-        the connection's default. See in_form.
-    model: the name of the model that is asked; None for that of the connection.
-    is_by_row: whether the first field is the prompt, and no data.
-    redact: the kinds of personal data that are not sent; None for the connection's.
-    cascade: the settings of a CascadeConfig that the call gives, as pairs.
-    function: the name as the user wrote it, in lower case.
-    pairs: what is said of its two fields: "symmetric" if they may change places, so that they are
-        sent in one order; "labels" if a label of each may decide, see executor.pairs.
-    """
+    """The question of a call, and the form of its answers."""
 
     query: Query
+    """The prompt's text. Fields that have no place in it are sent as data after it, in any
+    order."""
     sampling: Sampling = field(default_factory=Sampling)
     output: Output | None = None
+    """The type of the answers; None for text."""
     kind: Kind = "row"
+    """"row": one answer for the fields. "score": the probability of the first label, or the mean of
+    labels that are numbers. "group": one answer for the list that the field holds, which may take
+    several calls. "match": whether two rows match, one of each side; a call decides about one row
+    and many of the other side. "redact": the personal data of the field, which is then replaced in
+    it."""
     retry: bool = False
+    """Whether an invalid answer is asked for once more, with the reason."""
     sides: tuple[int, ...] = ()
+    """With "match", the side that each field is of, 0 or 1; known once the call is planned."""
     form: PromptForm | None = None
+    """How fields are written."""
     nulls: Nulls | None = None
+    """What is done where all are NULL (see QueryConfig); None for the connection's default. See
+    in_form."""
     is_by_row: bool = False
+    """Whether the first field is the prompt, and no data."""
     redact: tuple[str, ...] | None = None
+    """The kinds of personal data that are not sent; None for the connection's."""
     model: str | None = None
+    """The name of the model that is asked; None for that of the connection."""
     cascade: tuple[tuple[str, Any], ...] = ()
+    """The settings of a CascadeConfig that the call gives, as pairs."""
     function: str = field(default="llm", compare=False, repr=False)
+    """The name as the user wrote it, in lower case."""
     pairs: tuple[str, ...] = ()
+    """What is said of its two fields: "symmetric" if they may change places, so that they are sent
+    in one order; "labels" if a label of each may decide, see executor.pairs."""
 
     @property
     def sent(self) -> tuple[str | int, ...]:

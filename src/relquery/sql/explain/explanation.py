@@ -28,50 +28,57 @@ _LISTED, _FIRST = 6, 3  # fields that are all named, and those named of more
 
 @dataclass(frozen=True, slots=True)
 class ExplainedCall:
-    """The requests that one call would make; None where this cannot be known before the run.
-
-    stage: its name in the report of the run. prompt: the start of the prompt. fields: what the
-    model sees of a row. rows, calls, from_ledger: as in the report; `counts` says how reliable
-    they are. order: "pinned" where the prompt's text fixes it. answers: how an answer is produced.
-    hint: how to make the calls cheaper. modules: fields whose values the model reads by themselves.
-    plain: fields whose values it should, but it has no modules. compared: how many of the calls ask
-    again, with fields as written, for a guard. skipped: how many of the rows are not asked because
-    all fields are NULL. model: that is asked.
-
-    What the calls take in total: prompt_tokens, counted by the backend's tokenizer, for all prompts
-    or a sample, or estimated from characters. refused: prompts that would be refused, e.g. as too
-    long. seconds, usd: upper bounds, with an empty cache and answers of maximal length.
-    cached_tokens: those that a cache serves which is empty at first. is_sample: whether only some
-    of them were counted. cost: with bounds, if it is asked for or a price is known.
-    is_by_labels: whether labels may decide; see executor.pairs. is_pair: whether both fields are
-    one column of two tables, and nothing is said of their order.
-    """
+    """The requests that one call would make; None where this cannot be known before the run."""
 
     stage: str
+    """The name of its stage in the report of the run."""
     prompt: str
+    """The start of the prompt."""
     fields: str
+    """What the model sees of a row."""
     rows: int | None
+    """Rows as in the report; `counts` says how reliable the figure is."""
     order: Order | Literal["pinned"]
+    """The order of fields; "pinned" where the prompt's text fixes it."""
     answers: str
+    """How an answer is produced."""
     hint: str | None
+    """How to make the calls cheaper."""
     calls: int | None = None
+    """Calls as in the report; `counts` says how reliable the figure is."""
     from_ledger: int | None = None
+    """Answers of the ledger; `counts` says how reliable the figure is."""
     counts: Counted = None
     modules: tuple[str, ...] = ()
+    """Fields whose values the model reads by themselves."""
     plain: tuple[str, ...] = ()
+    """Fields whose values it should read so, but it has no modules."""
     compared: int = 0
+    """How many of the calls ask again, with fields as written, for a guard."""
     skipped: int = 0
+    """How many of the rows are not asked because all fields are NULL."""
     model: str = ""
+    """The model that is asked."""
     prompt_tokens: int | None = None
+    """Tokens of all prompts, counted for all or a sample by the backend's tokenizer, or estimated
+    from characters."""
     counted_by: CountedBy = None
     refused: int | None = None
+    """Prompts that would be refused, e.g. as too long."""
     seconds: float | None = None
+    """The most seconds, with an empty cache and answers of maximal length."""
     usd: float | None = None
+    """The highest cost, with an empty cache and answers of maximal length."""
     cached_tokens: float | None = None
+    """Prompt tokens that a cache serves which is empty at first."""
     is_sample: bool = False
+    """Whether only some of the prompts were counted."""
     cost: StageCost | None = None
+    """The cost with bounds, if it is asked for or a price is known."""
     is_by_labels: bool = False
+    """Whether labels may decide; see executor.pairs."""
     is_pair: bool = False
+    """Whether both fields are one column of two tables, and nothing is said of their order."""
 
     def __add__(self, more: ExplainedCall) -> ExplainedCall:
         """The same stage, asked for some more rows."""
@@ -198,22 +205,20 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class SqlExplanation:
-    """The calls that a query would make, in the order in which its stages run.
-
-    plan: DuckDB's own explanation of a query without LLM calls; None for one with calls, even if
-        it would make none.
-    unpriced: that no price is known, where a provider would be asked; else None.
-    warnings: about prompts that seem to name a field.
-    is_expected: whether the length of answers was measured, so that costs are no upper bounds.
-    tells_costs: whether to show what the calls cost with bounds, as EXPLAIN (COST) does.
-    """
+    """The calls that a query would make, in the order in which its stages run."""
 
     calls: tuple[ExplainedCall, ...]
     plan: str | None = None
+    """DuckDB's own explanation of a query without LLM calls; None for one with calls, even if it
+    would make none."""
     unpriced: str | None = None
+    """A sentence that no price is known, where a provider would be asked; else None."""
     warnings: tuple[str, ...] = ()
+    """Warnings about prompts that seem to name a field."""
     is_expected: bool = False
+    """Whether the length of answers was measured, so that costs are no upper bounds."""
     tells_costs: bool = False
+    """Whether to show what the calls cost with bounds, as EXPLAIN (COST) does."""
 
     @property
     def costs(self) -> dict[str, StageCost | None]:
