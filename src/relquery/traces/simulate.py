@@ -51,18 +51,16 @@ def _after(tokens: int) -> Callable[[Sequence[int]], bool]:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of one relQuery.
-
-    latency: from its arrival in the trace, all zero if none of its requests could be served.
-    failed: requests without an answer.
-    """
+    """The outcome of one relQuery."""
 
     query: TracedQuery
     latency: Latency
+    """Latency from its arrival in the trace, all zero if none of its requests could be served."""
     prompt_tokens: int
     cached_tokens: int
     output_tokens: int
     failed: int = 0
+    """Requests without an answer."""
 
 
 def serve(
@@ -134,10 +132,11 @@ def _submit(engine: Loop, query: TracedQuery, requests: Sequence[Request], arriv
 
 @dataclass(frozen=True, slots=True)
 class ServedTrace:
-    """A trace as one policy served it. seconds: from the start of the trace to the last answer."""
+    """A trace as one policy served it."""
 
     outcomes: tuple[Outcome, ...]
     seconds: float
+    """Seconds from the start of the trace to the last answer."""
 
     def latencies(self) -> list[float]:
         """Latencies of all relQueries, in the order in which they ended."""
@@ -196,24 +195,28 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A run in numbers.
-
-    total: latencies of relQueries; waiting, core, tail: their parts (paper 003, eq. 2).
-    relqueries, requests: their number. failed: requests without an answer. seconds: from the
-    start of the trace to the last answer.
-    hit_rate: share of prompt tokens served from the cache. tokens_per_second: prompts and answers.
-    """
+    """A run in numbers."""
 
     total: Spread
+    """Latencies of relQueries."""
     waiting: Spread
+    """The part of them before the first step (paper 003, eq. 2)."""
     core: Spread
+    """Their core part (paper 003, eq. 2)."""
     tail: Spread
+    """Their tail part (paper 003, eq. 2)."""
     relqueries: int
+    """The number of relQueries."""
     requests: int
+    """The number of requests."""
     failed: int
+    """Requests without an answer."""
     seconds: float
+    """Seconds from the start of the trace to the last answer."""
     hit_rate: float
+    """Share of prompt tokens served from the cache."""
     tokens_per_second: float
+    """Tokens of prompts and answers a second."""
 
 
 def summarize(run: ServedTrace) -> Summary:

@@ -21,13 +21,15 @@ from relquery.errors import TableError
 
 @dataclass(frozen=True, slots=True)
 class HashedPrompt:
-    """A prompt whose text is not known. tokens: their number. blocks: numbers of its blocks of
-    `block_size` tokens, the last of which may be shorter; an equal number means equal tokens."""
+    """A prompt whose text is not known."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(strict=True, extra="forbid")
 
     tokens: int
+    """The number of its tokens."""
     blocks: tuple[int, ...]
+    """Numbers of its blocks of `block_size` tokens, the last of which may be shorter; an equal
+    number means equal tokens."""
     block_size: int
 
     def __post_init__(self) -> None:
@@ -49,25 +51,28 @@ class HashedPrompt:
 
 @dataclass(frozen=True, slots=True)
 class TracedQuery:
-    """One relQuery of a trace.
-
-    arrival: seconds since the trace began. kind: its type, e.g. "filter". table: the table of its
-    rows. instruction: the beginning of each prompt. rows: how each prompt continues.
-    output_limit: the most tokens of an answer (max_tokens). outputs: the tokens of each answer, for
-    simulation. tenant: the client. hashed: of each row, if the texts are not known; rows are empty.
-    """
+    """One relQuery of a trace."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(strict=True, extra="forbid")
 
     arrival: float
+    """Seconds since the trace began."""
     kind: str
+    """Its type, e.g. "filter"."""
     table: str
+    """The table of its rows."""
     instruction: str
+    """The beginning of each prompt."""
     rows: tuple[str, ...]
+    """How each prompt continues."""
     output_limit: int
+    """The most tokens of an answer (max_tokens)."""
     outputs: tuple[int, ...]
+    """The tokens of each answer, for simulation."""
     tenant: str = ""
+    """The client."""
     hashed: tuple[HashedPrompt, ...] = ()
+    """The prompt of each row, if the texts are not known; rows are empty."""
 
     def __post_init__(self) -> None:
         if self.hashed and len(self.hashed) != len(self.rows):
@@ -140,19 +145,18 @@ SAMPLINGS: tuple[Sampling, ...] = get_args(Sampling)
 
 @dataclass(frozen=True, slots=True)
 class QueryKind:
-    """A type of relQuery: what is asked of each row, and how long answers are (section 5.1).
-
-    output_limit: the most tokens of an answer. length: mean and standard deviation of its tokens.
-    The five below have 22 on average; Table 4 reports 18 to 23. A label has two or three tokens
-    including its end, a summary in twenty words about thirty, an open answer most of its limit.
-    columns: the row's columns that are asked about; none for all.
-    """
+    """A type of relQuery: what is asked of each row, and how long answers are (section 5.1)."""
 
     kind: str
     output_limit: int
+    """The most tokens of an answer."""
     question: str
     length: tuple[float, float]
+    """Mean and standard deviation of an answer's tokens. The five below have 22 on average; Table 4
+    reports 18 to 23. A label has two or three tokens including its end, a summary in twenty words
+    about thirty, an open answer most of its limit."""
     columns: tuple[str, ...] = ()
+    """The row's columns that are asked about; none for all."""
 
 
 TASKS = (
