@@ -108,21 +108,25 @@ def warn_if_unpriced(model: str) -> None:
 
 @dataclass(slots=True)
 class Budget:
-    """Shared by all threads that ask one server. Raises ConfigError for USD without a price.
+    """A budget that all threads share which ask one server.
 
-    amount: None for no end. usd: what calls cost. model: for messages. beyond_output: most tokens
-    by which an answer exceeded what it was allowed: some servers do not count reasoning there.
-    beyond_prompt: the same of prompts, to which some servers add their own. file: in which a budget
-    of a day, a month or a ledger is counted.
+    Raises ConfigError for USD without a price.
     """
 
     amount: Amount | None
+    """The amount that may be spent; None for no end."""
     usd: Usd | None
+    """The cost of calls."""
     model: str
+    """The name of the model, for messages."""
     spent: float = 0.0
     beyond_output: int = 0
+    """Most tokens by which an answer exceeded what it was allowed: some servers do not count
+    reasoning there."""
     beyond_prompt: int = 0
+    """Most tokens by which a prompt exceeded its count: some servers add tokens of their own."""
     file: str | Path | None = None
+    """The file in which a budget of a day, a month or a ledger is counted."""
     _shared: Spending | None = None
     _held: float = 0.0
     _open: int = 0

@@ -21,60 +21,60 @@ MOST_CONNECTIONS = 1000
 
 @dataclass(frozen=True, slots=True)
 class ProviderConfig:
-    """Settings of the calls to a provider.
-
-    base_url: the server, usually ending in /v1; None: the provider's own, or what
-        OPENAI_BASE_URL or ANTHROPIC_BASE_URL says of it.
-    api_key: a key, or a function that gives a token valid now and is called before each request.
-        None: the provider's environment variable, e.g. OPENAI_API_KEY.
-    api_key_command: a command that prints a token, run again every five minutes. Without a shell.
-    headers: sent with each request, by name.
-    service_tier: "flex" for OpenAI's slow answers at half the price; None: the account's own.
-    api: "chat" or "responses" of OpenAI; None: the one that suits the model.
-    max_concurrency: requests of one query stage that are under way at once.
-    timeout: seconds until a request without an answer is given up and tried again.
-    max_retries: tries after the first, when the connection fails, what comes is no reply, or the
-        server answers 408, 409 or 5xx; after the seconds that the server names, else after a random
-        wait of up to 0.5, 1, 2, 4, 8, 16, 16, ... seconds. A refusal by a limit (429) is no try.
-    deadline: seconds for one prompt, with all its tries and waits; None for any time.
-    total_timeout: seconds for all prompts of one query stage; None for any time. Prompts that have
-        no answer by then are errors.
-    rpm, tpm: requests and tokens per minute, at most; None: what the server tells.
-    budget: what may be spent by this backend: "5USD", "2000000 tokens" or "500 calls"; None for
-        anything. No call is sent that could exceed it. "500USD/month", "/day" and "/ledger" count
-        what all processes spend that give such a budget and the same `budget_file`.
-    budget_file: the file in which such a budget is counted; `connect` gives the ledger.
-    relqueries: how the server is told which requests are one relQuery: "vllm" in the field that
-        vLLM's plug-in reads, "relquery" in that of `relquery serve`; None for not at all.
-    batch: whether prompts are submitted as batches, which the provider answers within a day at half
-        the price. True waits for the answers; "submit" raises PendingError until they are there.
-    batches: the file in which submitted batches are written down, so that they are found again;
-        `connect` gives the ledger.
-    allow_empty: whether an answer without text is one; else it is an error.
-    by_server: whether a ledger keeps the answers of this server apart from those that other
-        servers give for the same model name.
-    """
+    """Settings of the calls to a provider."""
 
     base_url: str | None = None
+    """The server, usually ending in /v1; None: the provider's own, or what OPENAI_BASE_URL or
+    ANTHROPIC_BASE_URL says of it."""
     api_key: str | Callable[[], str] | None = field(default=None, repr=False)
+    """A key, or a function that gives a token valid now and is called before each request. None:
+    the provider's environment variable, e.g. OPENAI_API_KEY."""
     max_concurrency: int = 16
+    """Requests of one query stage that are under way at once."""
     timeout: float = 60.0
+    """Seconds until a request without an answer is given up and tried again."""
     max_retries: int = 5
+    """Tries after the first, when the connection fails, what comes is no reply, or the server
+    answers 408, 409 or 5xx; after the seconds that the server names, else after a random wait of up
+    to 0.5, 1, 2, 4, 8, 16, 16, ... seconds. A refusal by a limit (429) is no try."""
     relqueries: Literal["vllm", "relquery"] | None = None
+    """How the server is told which requests are one relQuery: "vllm" in the field that vLLM's
+    plug-in reads, "relquery" in that of `relquery serve`; None for not at all."""
     api: Literal["chat", "responses"] | None = None
+    """"chat" or "responses" of OpenAI; None: the one that suits the model."""
     deadline: float | None = None
+    """Seconds for one prompt, with all its tries and waits; None for any time."""
     total_timeout: float | None = None
+    """Seconds for all prompts of one query stage; None for any time. Prompts that have no answer by
+    then are errors."""
     rpm: int | None = None
+    """Requests per minute, at most; None: what the server tells."""
     tpm: int | None = None
+    """Tokens per minute, at most; None: what the server tells."""
     budget: str | Amount | None = None
+    """What may be spent by this backend: "5USD", "2000000 tokens" or "500 calls"; None for
+    anything. No call is sent that could exceed it. "500USD/month", "/day" and "/ledger" count what
+    all processes spend that give such a budget and the same `budget_file`."""
     by_server: bool = False
+    """Whether a ledger keeps the answers of this server apart from those that other servers give
+    for the same model name."""
     allow_empty: bool = False
+    """Whether an answer without text is one; else it is an error."""
     batch: bool | Literal["submit"] = False
+    """Whether prompts are submitted as batches, which the provider answers within a day at half the
+    price. True waits for the answers; "submit" raises PendingError until they are there."""
     batches: str | Path | None = None
+    """The file in which submitted batches are written down, so that they are found again; `connect`
+    gives the ledger."""
     budget_file: str | Path | None = None
+    """The file in which a budget of a day, a month or a ledger is counted; `connect` gives the
+    ledger."""
     api_key_command: str | None = None
+    """A command that prints a token, run again every five minutes. Without a shell."""
     headers: Mapping[str, str] | None = field(default=None, repr=False)
+    """Headers sent with each request, by name."""
     service_tier: Literal["flex"] | None = None
+    """"flex" for OpenAI's slow answers at half the price; None: the account's own."""
 
     def __post_init__(self) -> None:
         for name in ("base_url", "api_key", "api_key_command"):

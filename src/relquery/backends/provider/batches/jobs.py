@@ -36,18 +36,19 @@ _COLUMNS = "id, server, remote, begun, owner, size, state"
 
 @dataclass(frozen=True, slots=True)
 class BatchJob:
-    """One batch. remote: the provider's id; None until it is known. owner: who submits it.
-
-    begun: seconds since 1970. state: "begun", "sent", or "ended" once its results are there.
-    """
+    """One batch."""
 
     id: str
     server: str
     remote: str | None
+    """The provider's id; None until it is known."""
     begun: float
+    """The time at which it was begun, in seconds since 1970."""
     owner: str
+    """The process that submits it."""
     size: int
     state: str
+    """"begun", "sent", or "ended" once its results are there."""
 
     @property
     def is_ours(self) -> bool:

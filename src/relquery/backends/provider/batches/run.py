@@ -63,18 +63,19 @@ class _Row:
 
 @dataclass(slots=True)
 class BatchRun:
-    """codec: makes bodies and reads replies. deliver: takes answers by index. waits: whether to
-    wait for batches, or to raise PendingError while they run. keeps: whether answers are the same
-    each time, so that a batch's results may be read again.
-    """
+    """The prompts of one sampling on their way through batches."""
 
     api: BatchApi
     codec: RequestCodec
+    """The maker of bodies and reader of replies."""
     store: BatchStore
     shared: SharedState
     deliver: Callable[[int, Answer], None]
+    """A function that takes answers by index."""
     waits: bool
+    """Whether to wait for batches, or to raise PendingError while they run."""
     keeps: bool
+    """Whether answers are the same each time, so that a batch's results may be read again."""
     now: Callable[[], float] = time.time
     _open: dict[str, _Row] = field(default_factory=dict)
     _held: dict[str, float] = field(default_factory=dict)
