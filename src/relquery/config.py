@@ -31,48 +31,46 @@ POLICIES: tuple[PolicyName, ...] = get_args(PolicyName)
 
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
-    """Limits of the embedded engine.
-
-    max_num_batched_tokens: the most tokens that one step computes, prefill and decode together.
-    max_num_seqs: the most requests that run at once.
-    max_input: the longest prompt, in tokens, that one step computes if the step gives the whole
-        answer. Such a prompt may exceed max_num_batched_tokens and the cache (paper 004). None to
-        keep to those limits.
-    slice_tokens: how many tokens of a step pass through the network at a time between two
-        attentions: less memory, and the same results.
-    block_size: tokens per block, the unit of prefix hits and of allocation.
-    cache_tokens: capacity of the KV cache in tokens, rounded down to whole blocks.
-    prefix_caching: serve prompt tokens from blocks that earlier requests computed.
-    share_prefixes: tenants read the states that other tenants' prompts computed, except those of
-        independent spans. If False, a tenant only reads its own, and those of spans that are
-        registered for all, so no response time reveals what other tenants sent.
-    segment_sharing: read a context shared by several requests of a step once instead of once each.
-    policy: which requests a step takes, one of POLICIES.
-    starvation: a relQuery with waiting requests goes first once it has waited this many seconds
-        per request since its arrival, begun or not; None for never. Like the next three, only for
-        policies that order by priority.
-    aging: seconds of work that a second of waiting makes up for. Work is the remaining work of a
-        relQuery; with static its tokens, each counted as a prompt token; with srjf the work of a
-        request.
-    weights: shares of the engine that tenants get when they compete; the default is 1.
-    tail: how long relQueries may wait, as a multiple of the longest waits that first come, first
-        served would make; None for any time. The smaller, the later are short ones. Not for srjf.
-    """
+    """Limits of the embedded engine."""
 
     max_num_batched_tokens: int = 2048
+    """The most tokens that one step computes, prefill and decode together."""
     max_num_seqs: int = 256
+    """The most requests that run at once."""
     max_input: int | None = None
+    """The longest prompt, in tokens, that one step computes if the step gives the whole answer.
+    Such a prompt may exceed max_num_batched_tokens and the cache (paper 004). None to keep to those
+    limits."""
     slice_tokens: int = 2048
+    """How many tokens of a step pass through the network at a time between two attentions: less
+    memory, and the same results."""
     block_size: int = 4
+    """Tokens per block, the unit of prefix hits and of allocation."""
     cache_tokens: int = 65_536
+    """Capacity of the KV cache in tokens, rounded down to whole blocks."""
     prefix_caching: bool = True
+    """Whether prompt tokens come from blocks that earlier requests computed."""
     share_prefixes: bool = True
+    """Whether tenants read the states that other tenants' prompts computed, except those of
+    independent spans. If False, a tenant only reads its own, and those of spans that are registered
+    for all, so no response time reveals what other tenants sent."""
     segment_sharing: bool = True
+    """Whether a context shared by several requests of a step is read once instead of once each."""
     policy: PolicyName = "sarathi"
+    """The choice of the requests that a step takes, one of POLICIES."""
     starvation: float | None = None
+    """A relQuery with waiting requests goes first once it has waited this many seconds per request
+    since its arrival, begun or not; None for never. Like the next three, only for policies that
+    order by priority."""
     aging: float = 0.0
+    """Seconds of work that a second of waiting makes up for. Work is the remaining work of a
+    relQuery; with static its tokens, each counted as a prompt token; with srjf the work of a
+    request."""
     weights: Mapping[str, float] = field(default_factory=dict)
+    """Shares of the engine that tenants get when they compete; the default is 1."""
     tail: float | None = None
+    """How long relQueries may wait, as a multiple of the longest waits that first come, first
+    served would make; None for any time. The smaller, the later are short ones. Not for srjf."""
 
     def __post_init__(self) -> None:
         if self.policy not in POLICIES:
@@ -220,31 +218,29 @@ CASCADE = ("proxy", "precision", "recall", "accuracy", "confidence")
 
 @dataclass(frozen=True, slots=True)
 class QueryConfig:
-    """Settings of SQL queries with LLM calls.
-
-    order: the reordering method (see relquery.reordering).
-    on_error: what a row's error does to the query: "null" leaves NULL in the row, lists it in
-        `result.errors` and warns; "raise" stops the query.
-    guard: the least share of answers that must stay the same when fields are sent as written
-        (paper 000, section 6.4), above 0 and at most 1; below it, all are sent as written. None
-        for no comparison.
-    guard_rows: for how many distinct inputs of a call answers are compared, at most.
-    form: how fields are written in prompts: "text", which for a single field is the question, its
-        labels and the value alone; or "json", as paper 000 has it.
-    nulls: what a call with NULL in all of its fields does: "skip" gives NULL and asks nothing;
-        "ask" asks the model about them.
-    redact: the kinds of personal data that placeholders replace before cells are sent.
-    cascade: the settings of CascadeConfig for calls that set none; None to ask about all rows.
-    """
+    """Settings of SQL queries with LLM calls."""
 
     order: Order = "tree"
+    """The reordering method (see relquery.reordering)."""
     on_error: Literal["null", "raise"] = "null"
+    """What a row's error does to the query: "null" leaves NULL in the row, lists it in
+    `result.errors` and warns; "raise" stops the query."""
     guard: float | None = None
+    """The least share of answers that must stay the same when fields are sent as written (paper
+    000, section 6.4), above 0 and at most 1; below it, all are sent as written. None for no
+    comparison."""
     guard_rows: int = 50
+    """For how many distinct inputs of a call answers are compared, at most."""
     form: PromptForm = DEFAULT_FORM
+    """How fields are written in prompts: "text", which for a single field is the question, its
+    labels and the value alone; or "json", as paper 000 has it."""
     nulls: Nulls = "skip"
+    """What a call with NULL in all of its fields does: "skip" gives NULL and asks nothing; "ask"
+    asks the model about them."""
     redact: tuple[str, ...] = ()
+    """The kinds of personal data that placeholders replace before cells are sent."""
     cascade: Mapping[str, Any] | None = field(default=None, hash=False)
+    """The settings of CascadeConfig for calls that set none; None to ask about all rows."""
 
     def __post_init__(self) -> None:
         if self.order not in ORDERS:
