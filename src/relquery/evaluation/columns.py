@@ -130,14 +130,12 @@ Normalize = Callable[[str], str]
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """Settings of the comparison of values.
-
-    normalize: applied to both texts; None compares them as they are. tolerance: by how much numbers
-    may differ; None for not at all.
-    """
+    """Settings of the comparison of values."""
 
     normalize: Normalize | None = None
+    """A function applied to both texts; None compares them as they are."""
     tolerance: float | None = None
+    """By how much numbers may differ; None for not at all."""
 
     @classmethod
     def of(cls, normalize: bool | Normalize, tolerance: float | None) -> Matching:

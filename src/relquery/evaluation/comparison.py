@@ -18,18 +18,18 @@ Scored = Mapping[Key, tuple[Any, bool]]
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Comparison:
-    """The rows that are in both evaluations, by key.
-
-    both, neither: how many rows both have right, and how many neither has right. gained: keys that
-    only the second has right. lost: keys that only the first has right. apart: how many rows are in
-    only one of the two.
-    """
+    """The rows that are in both evaluations, by key."""
 
     both: int
+    """The number of rows that both have right."""
     neither: int
+    """The number of rows that neither has right."""
     gained: tuple[Key, ...]
+    """Keys that only the second has right."""
     lost: tuple[Key, ...]
+    """Keys that only the first has right."""
     apart: int = 0
+    """How many rows are in only one of the two."""
 
     @property
     def rows(self) -> int:

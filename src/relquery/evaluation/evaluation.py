@@ -23,14 +23,15 @@ Confusion = Mapping[tuple[Any, Any], int]
 
 @dataclass(frozen=True, slots=True)
 class LabelScore:
-    """One label. hits: rows that have it and for which it was predicted. predicted: rows for which
-    it was predicted. support: rows that have it, including those without an answer.
-    """
+    """One label."""
 
     label: Any
     hits: int
+    """Rows that have it and for which it was predicted."""
     predicted: int
+    """Rows for which it was predicted."""
     support: int
+    """Rows that have it, including those without an answer."""
 
     @property
     def precision(self) -> float | None:
