@@ -43,17 +43,19 @@ _GROUPS = f"""
 
 @dataclass(frozen=True, slots=True)
 class RecordFilter:
-    """A choice of answers and failures. model: a name, or a pattern with * and ?.
+    """A choice of answers and failures.
 
     A name without `@SERVER` is that model at all servers.
-    since, before: seconds since 1970; what has no time is before all. failed: failures alone, of
-    calls that have no answer.
     """
 
     model: str | None = None
+    """A name, or a pattern with * and ?."""
     since: float | None = None
+    """The earliest time, in seconds since 1970; what has no time is before all."""
     before: float | None = None
+    """The time before which they came, in seconds since 1970."""
     failed: bool = False
+    """Failures alone, of calls that have no answer."""
 
     @property
     def is_all(self) -> bool:
@@ -76,24 +78,25 @@ class RecordFilter:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The calls of a run to a model; run: None for what no run is known of, model likewise.
-
-    failed: failures of calls that have no answer; failures: all. Tokens and USD are those of
-    answers and failures, as far as they are known. first, last: seconds since 1970.
-    """
+    """The calls of a run to a model; both are None where they are not known."""
 
     run: int | None
+    """The number of the run; None where it is not known."""
     model: str | None
     answers: int
     failed: int
+    """Failures of calls that have no answer."""
     failures: int
+    """All failures. Tokens and USD are those of answers and failures, as far as they are known."""
     attempts: int | None
     prompt_tokens: int
     cached_tokens: int | None
     output_tokens: int
     usd: float | None
     first: float | None
+    """The time of the first, in seconds since 1970."""
     last: float | None
+    """The time of the last, in seconds since 1970."""
 
 
 @dataclass(frozen=True, slots=True)
