@@ -25,23 +25,24 @@ def usable_bytes() -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Footprint:
-    """Bytes that a model takes (the profile run of paper 004, section 3.1).
-
-    weights: of the model. cached_token: of one token in the KV cache. hidden_token: of one between
-    two layers. peak: of a step with these chunks, in slices of so many tokens, beside weights and
-    cache. is_fast: whether that is quick to know of the longest prompt. usable, whole: of the
-    device's memory, what can be used and all of it.
-    """
+    """Bytes that a model takes (the profile run of paper 004, section 3.1)."""
 
     weights: int
+    """Bytes of the weights."""
     cached_token: int
+    """Bytes of one token in the KV cache."""
     hidden_token: int
+    """Bytes of one token between two layers."""
     context: int
     vocabulary: int
     peak: Callable[[list[Chunk], int], int]
+    """Bytes of a step with these chunks, in slices of so many tokens, beside weights and cache."""
     is_fast: bool = True
+    """Whether `peak` is quick to tell for the longest prompt."""
     usable: Callable[[], int] = usable_bytes
+    """Bytes of the device's memory that can be used."""
     whole: Callable[[], int] = host_bytes
+    """Bytes of the device's whole memory."""
 
     def one_prompt(self, tokens: int, slice_tokens: int) -> int:
         """Bytes of a step that computes a whole prompt and keeps none of it."""
