@@ -68,11 +68,12 @@ def kind_of_field(name: str) -> str | None:
 
 @dataclass(slots=True)
 class Placeholders:
-    """The placeholders of one row. kinds: of personal data. given: all texts of the row, whose own
-    placeholders are left alone."""
+    """The placeholders of one row."""
 
     kinds: tuple[str, ...]
+    """The kinds of personal data that are replaced."""
     given: Iterable[str] = ()
+    """All texts of the row, whose own placeholders are left alone."""
     originals: dict[str, str] = field(default_factory=dict)
     """The data by placeholder, which is without brackets here."""
     _known: dict[tuple[str, str], str] = field(default_factory=dict)
