@@ -15,22 +15,28 @@ _HOUR, _MINUTE = 3600, 60
 
 @dataclass(slots=True)
 class Stage:
-    """One stage. done, total: inputs. known: those that were done when it began. began: when.
-
-    calls, prompt, cached, output, errors: of the answers that came; tokens. usd: None without a
-    price.
-    """
+    """One stage."""
 
     began: float
+    """The time at which it began."""
     known: int
+    """Inputs that were done when it began."""
     done: int = 0
+    """Inputs that are done."""
     total: int = 0
+    """All inputs."""
     calls: int = 0
+    """Answers that came."""
     prompt: int = 0
+    """Prompt tokens of these answers."""
     cached: int = 0
+    """Prompt tokens of these answers that came from a cache."""
     output: int = 0
+    """Tokens of these answers."""
     errors: int = 0
+    """Errors among these answers."""
     usd: float | None = None
+    """The cost of these answers; None without a price."""
 
     def figures(self, now: float, waiting: float = 0.0) -> str:
         """`12 of 400, 12 calls, 310 tokens/s, 61% cached, 1 error, $0.02, 1:05 left`.
@@ -66,9 +72,10 @@ class Stage:
 
 @dataclass(slots=True)
 class RunProgress:
-    """All stages of a run, in the order begun. clock: seconds from any start."""
+    """All stages of a run, in the order begun."""
 
     clock: Callable[[], float]
+    """A clock: seconds from any start."""
     waiting: Waiting | None = None
     stages: dict[str, Stage] = field(default_factory=dict)
     _now: Stage | None = None
