@@ -21,10 +21,12 @@ _AT_ONCE = 1 << 14  # texts that are Python strings at one time
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Corpus:
-    """texts: distinct, without NULL, in the order of first appearance. index: over them."""
+    """Indexed texts."""
 
     texts: pa.Array
+    """The texts: distinct, without NULL, in the order of first appearance."""
     index: Index
+    """The index over them."""
 
     def search(self, questions: Sequence[str], limit: int) -> Iterator[Found]:
         """Up to `limit` texts for each question, best first."""
@@ -76,15 +78,17 @@ def digest(texts: pa.Array) -> str:
 
 @dataclass(slots=True)
 class IndexShelf:
-    """indexing: how texts are indexed. vectors: of texts that are compared with each other; an
-    index of vectors takes them from there. files: where indexes of words are kept; None for memory
-    alone. made: how many indexes were made, not found.
-    """
+    """The indexes of a connection, each made once."""
 
     indexing: Tfidf | ByVectors
+    """The way in which texts are indexed."""
     vectors: KnownVectors
+    """Vectors of texts that are compared with each other; an index of vectors takes them from
+    there."""
     files: IndexFiles | None = None
+    """The files in which indexes of words are kept; None for memory alone."""
     made: int = 0
+    """The number of indexes that were made, not found."""
     _known: dict[str, tuple[str, Corpus]] = field(default_factory=dict)
 
     @classmethod

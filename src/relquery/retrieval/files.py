@@ -32,10 +32,12 @@ _UNREADABLE = (
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """indexing: the name of the way in which texts were indexed. texts: their digest."""
+    """The identity of an index."""
 
     indexing: str
+    """The name of the way in which texts were indexed."""
     texts: str
+    """The digest of the texts."""
 
 
 @dataclass(frozen=True, slots=True)
