@@ -200,7 +200,7 @@ class Summary:
     total: Spread
     """Latencies of relQueries."""
     waiting: Spread
-    """The part of them before the first step (paper 003, eq. 2)."""
+    """Their waiting part (paper 003, eq. 2)."""
     core: Spread
     """Their core part (paper 003, eq. 2)."""
     tail: Spread
