@@ -23,7 +23,7 @@ from relquery.sql.names import quoted
 
 
 @dataclass(slots=True)
-class _Turn:
+class _FairLock:
     """The turn to use a connection: one thread at a time, and one query while there are scratch
     tables.
 
@@ -84,7 +84,7 @@ class Database:
     most: Most | None = None
     listed: ListedFunctions = field(default_factory=ListedFunctions)
     attached: dict[str, tuple[Path, list[str]]] = field(default_factory=dict)
-    _turn: _Turn = field(default_factory=_Turn)
+    _turn: _FairLock = field(default_factory=_FairLock)
 
     @classmethod
     def open(cls, source: str | Path | duckdb.DuckDBPyConnection = ":memory:") -> Database:
