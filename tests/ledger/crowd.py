@@ -47,7 +47,7 @@ def ask(path: Path, log: Path, seed: int, fails: float) -> None:
                             time.sleep(rng.random() * SECONDS)
                             failed = Answer(None, Finish.ERROR, "failed")
                             done = Answer(f"answer {place}", Finish.STOP)
-                            turn.heard(index, failed if is_failed else done)
+                            turn.on_answer(index, failed if is_failed else done)
         assert {found[at].text for at in range(COUNT)} == {f"answer {at}" for at in range(COUNT)}
 
 

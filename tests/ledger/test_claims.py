@@ -54,7 +54,7 @@ def all_at_once(prompts: Sequence[int]) -> tuple[list[Prompt], np.ndarray]:
 def answer_all(turn: Turn) -> list[int]:
     for index, prompt in enumerate(turn.prompts):
         assert isinstance(prompt[0].content, str)
-        turn.heard(index, Answer(prompt[0].content, Finish.STOP))
+        turn.on_answer(index, Answer(prompt[0].content, Finish.STOP))
     return [int(place) for place in turn.places]
 
 
@@ -110,8 +110,8 @@ def test_a_claim_ends_with_the_answer_or_with_the_failure(path: Path) -> None:
         with turns(prompts, places, ledger, KEYS, CALL, never) as some:
             turn = next(some)
             assert claims.free(KEYS.whole) == set(KEYS.whole[3:])
-            turn.heard(0, YES)
-            turn.heard(1, Answer(None, Finish.ERROR, "no"))
+            turn.on_answer(0, YES)
+            turn.on_answer(1, Answer(None, Finish.ERROR, "no"))
         assert claims.free(KEYS.whole) == set(KEYS.whole)
         assert set(other.find(KEYS)) == {0}
         rows = other.connection.execute("SELECT * FROM claims UNION ALL SELECT 1, 2 FROM owners")
@@ -127,7 +127,7 @@ def test_what_another_asks_is_waited_for_and_taken(path: Path) -> None:
             def sleep(seconds: float) -> None:
                 slept[0] += 1
                 if slept[0] <= 4:  # answers come one by one
-                    first.heard(4 - slept[0], YES)
+                    first.on_answer(4 - slept[0], YES)
 
             prompts, places = all_at_once([5, 3, 2, 1, 0, 4])
             known: dict[int, Answer] = {}
@@ -147,9 +147,9 @@ def test_what_another_gives_back_without_an_answer_is_asked(path: Path) -> None:
         turns(*all_at_once([0, 1, 2, 3]), one, KEYS, CALL, never) as firsts,
     ):
         first = next(firsts)
-        first.heard(2, YES)
+        first.on_answer(2, YES)
         end: list[Callable[[], object]] = [
-            lambda: first.heard(1, Answer(None, Finish.ERROR, "the server is down")),
+            lambda: first.on_answer(1, Answer(None, Finish.ERROR, "the server is down")),
             lambda: next(firsts, None),  # cancelled: two were never answered
         ]
         with turns(*all_at_once([3, 2, 1, 0]), other, KEYS, CALL, lambda _: None) as seconds:
@@ -204,7 +204,7 @@ def test_answers_decided_by_different_texts_are_asked_one_after_the_other(path: 
         with turns(*all_at_once([0]), one, yes, CALL, never) as firsts:
             first = next(firsts)
             with turns(
-                *all_at_once([0]), other, no, CALL, lambda _: first.heard(0, decided)
+                *all_at_once([0]), other, no, CALL, lambda _: first.on_answer(0, decided)
             ) as seconds:
                 assert [answer_all(turn) for turn in seconds] == [[], [0]]
         assert one.find(no)[0].text == "question 0"

@@ -50,7 +50,7 @@ def test_each_answer_has_its_facts_and_each_failure_too(path: Path) -> None:
         with turns([PROMPTS[at] for at in places], places, ledger, KEYS, call) as some:
             for turn in some:
                 for index, _ in enumerate(turn.prompts):
-                    turn.heard(index, answers[index])
+                    turn.on_answer(index, answers[index])
     settings = {"max_tokens": 9, "temperature": 0.0, "stop": ["\n"]}
     ((number, model, stored),) = rows(path, "SELECT * FROM calls")
     assert (model, json.loads(stored)) == ("openai:m", settings)
@@ -72,7 +72,7 @@ def test_what_decides_a_comparison_is_known_by_its_own_key(path: Path) -> None:
     with closing(Ledger.open(path)) as ledger:
         call = StoredCall("m", compared)
         with turns(PROMPTS[:1], np.array([0]), ledger, keys, call) as some:
-            next(some).heard(0, Answer("N", Finish.DECIDED))
+            next(some).on_answer(0, Answer("N", Finish.DECIDED))
     assert rows(path, "SELECT key FROM facts") == [(keys.decided[0],)]
     ((settings,),) = rows(path, "SELECT settings FROM calls")
     assert json.loads(settings)["texts"] == ["Yes"]

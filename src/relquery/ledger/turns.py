@@ -28,7 +28,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE, _SLOWER = 0.02, 0.5, 1.5
 _LOOKING = 10  # times as long as a look takes, at least, until the next one
 _RENEWALS = 5  # of a lease
 
-Heard = Callable[[int, Answer], None]
+OnAnswer = Callable[[int, Answer], None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,7 +41,7 @@ class Turn:
     """(prompts,), the place of each among the keys."""
     known: dict[int, Answer]
     """Answers that came from elsewhere in the meantime, by place."""
-    heard: Heard
+    on_answer: OnAnswer
     """To be told of each answer as it comes, by its index among the prompts, from any thread."""
 
 
@@ -60,7 +60,7 @@ def turns(
     places: (prompts,), of each among the keys. keys, ledger: None if answers are not kept.
     """
     if ledger is None or keys is None:
-        yield iter([Turn(prompts, places, {}, _unheard)])
+        yield iter([Turn(prompts, places, {}, _ignore)])
         return
     with ExitStack() as open_:
         owner = None if ledger.claims is None else open_.enter_context(_owning(ledger.claims))
@@ -72,15 +72,15 @@ def turns(
             yield shared.turns(sleep)
 
 
-def _unheard(index: int, answer: Answer) -> None:
+def _ignore(index: int, answer: Answer) -> None:
     del index, answer
 
 
 def _alone(prompts: Sequence[Prompt], places: Int64s, keys: Keys, keep: Saver) -> Turn:
-    def heard(index: int, answer: Answer) -> None:
+    def on_answer(index: int, answer: Answer) -> None:
         keep(*keys.entry(int(places[index]), answer))
 
-    return Turn(prompts, places, {}, heard)
+    return Turn(prompts, places, {}, on_answer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ class _Shared:
     keep: Saver
     call: StoredCall
     owner: _Owner
-    unheard: set[int] = field(default_factory=set)
+    unanswered: set[int] = field(default_factory=set)
     """Places that are asked now."""
 
     def turns(self, sleep: Callable[[float], None]) -> Iterator[Turn]:
@@ -190,22 +190,22 @@ class _Shared:
         prompts = self.prompts
         if len(mine) < len(prompts):
             prompts = LazySequence(mine, lambda some: (self.prompts[at] for at in some))
-        self.unheard.update(places.tolist())
+        self.unanswered.update(places.tolist())
 
-        def heard(index: int, answer: Answer) -> None:
+        def on_answer(index: int, answer: Answer) -> None:
             place = int(places[index])
             key, stored = self.keys.entry(place, answer)
             asked = self.keys.whole[place]
             fact = Fact.of(self.call, key, asked, answer)
             self.keep(key, stored, fact, HeldClaim(asked, self.owner.name))
-            self.unheard.discard(place)
+            self.unanswered.discard(place)
 
-        return Turn(prompts, places, known, heard)
+        return Turn(prompts, places, known, on_answer)
 
     def _end(self) -> None:
         """Hold nothing that no answer has come to."""
-        self.owner.give_back([self.keys.whole[place] for place in self.unheard])
-        self.unheard.clear()
+        self.owner.give_back([self.keys.whole[place] for place in self.unanswered])
+        self.unanswered.clear()
 
     def _keys_of(self, some: Int64s) -> list[bytes]:
         return [self.keys.whole[place] for place in self.places[some].tolist()]

@@ -34,7 +34,7 @@ def ask(path: Path, model: str, day: int, *answers: Answer) -> None:
     ):
         for turn in some:
             for index, _ in enumerate(turn.prompts):
-                turn.heard(index, answers[int(turn.places[index])])
+                turn.on_answer(index, answers[int(turn.places[index])])
 
 
 YES = Answer("yes", Finish.STOP, None, 10, 4, 2)

@@ -123,7 +123,7 @@ class CacheLookup:
                 record = None if context.record is None else context.record.batch(turn.prompts)
                 answers = backend.answer(turn.prompts, sampling)
                 with cancelling(answers):
-                    for index, answer in tell(answers, turn.heard, is_settled=is_settled):
+                    for index, answer in tell(answers, turn.on_answer, is_settled=is_settled):
                         if record is not None:
                             record(index, answer)
                         if context.on_answer is not None:
