@@ -22,7 +22,7 @@ from relquery.prompt import Finish
 
 
 class Pool:
-    """A view of vLLM's block pool; see engine.cache.blocks.BlockPool. Holds no block.
+    """A view of vLLM's block pool; see engine.block_pool.BlockPool. Holds no block.
 
     Lookups are remembered until `begin`, because one step asks for the same blocks many times.
 
