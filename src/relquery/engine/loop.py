@@ -24,7 +24,7 @@ from relquery.engine.scheduling.plan import (
 )
 from relquery.engine.scheduling.policies.steps import sarathi
 from relquery.engine.step.admission import check_deadline, order_of, room_for
-from relquery.engine.step.allocation import DecodeRun, Holdings, can_begin
+from relquery.engine.step.allocation import BlockAllocator, DecodeRun, can_begin
 from relquery.engine.step.answer import NO_NUMBERS, failed, take_in, take_prompt
 from relquery.engine.step.shelf import Shelf, States
 from relquery.errors import RequestError
@@ -64,7 +64,7 @@ class Loop:
         self._open = OpenRequests()
         self._executor, self._policy, self._cost = executor, policy, cost
         self.shelf = Shelf(self.pool, config, states)
-        self._holdings = Holdings(self.pool, config, self.shelf)
+        self._allocator = BlockAllocator(self.pool, config, self.shelf)
         self._memo: Memo = None
         self._decodes: DecodeRun | None = None
         self._finished: list[Request] = []
@@ -248,7 +248,7 @@ class Loop:
         Whatever else happens to a request ends the run.
         """
         run, self._decodes = self._decodes, None
-        slots = None if run is None else run.advance(self._holdings)
+        slots = None if run is None else run.advance(self._allocator)
         if run is None or slots is None:
             return None
         begin = self.clock.now()
@@ -294,25 +294,25 @@ class Loop:
         now = self.clock.now()
         for request in plan.preempt:
             self._preempt(request)
-        self._holdings.begin_step()
+        self._allocator.begin_step()
         # All hits are held before the first allocation, which might evict them.
-        held = [self._holdings.take(work) if work.hits else () for work in plan.work]
+        held = [self._allocator.take(work) if work.hits else () for work in plan.work]
         chunks = []
         for work, blocks in zip(plan.work, held, strict=True):
             if blocks:
                 self._open.start(work.request, now)
-                self._holdings.admit(work, blocks)
+                self._allocator.admit(work, blocks)
                 if work.request.cached is None:
                     computed = work.request.computed  # of the prompt, and of what is forced
                     work.request.cached = min(computed, work.request.prompt_tokens)
                     self.experience.admit(work.request)
-            chunks.append(self._holdings.chunks(work))
+            chunks.append(self._allocator.chunks(work))
         return chunks
 
     def _preempt(self, request: Request) -> None:
         self._decodes = None
         self._open.put_back(request)
-        self._holdings.release(request)
+        self._allocator.release(request)
 
     def _execute(self, chunks: list[list[Chunk]]) -> list[list[Drawn]]:
         """Compute a step; returns the results of each work's draws, in order."""
@@ -327,7 +327,7 @@ class Loop:
         """Clean up after a failed step: its blocks were not written, so their keys are withdrawn.
         All running requests are computed again, so the caller can continue after an interrupt."""
         for request in list(self.running):
-            self._holdings.withdraw(request)
+            self._allocator.withdraw(request)
         for request in reversed(list(self.running)):
             self._preempt(request)
 
@@ -416,4 +416,4 @@ class Loop:
     def _end(self, request: Request, finish: Finish, now: float) -> None:
         self._decodes = None
         self._open.end(request, finish, now)
-        self._holdings.release(request)
+        self._allocator.release(request)

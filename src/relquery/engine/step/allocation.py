@@ -26,7 +26,7 @@ _RUNS = count(1)
 """Numbers of runs of decode steps, of all engines."""
 
 
-class Holdings:
+class BlockAllocator:
     """Gives requests blocks from a pool and takes them back."""
 
     def __init__(self, pool: BlockPool, limits: EngineConfig, shelf: Shelf) -> None:
@@ -257,12 +257,12 @@ class DecodeRun:
         """Each request's newest token, which the next step computes."""
         return [output[-1] for output in self._outputs]
 
-    def advance(self, holdings: Holdings) -> Int64s | None:
+    def advance(self, allocator: BlockAllocator) -> Int64s | None:
         """Slots (requests,) for the newest tokens; None if there are too few blocks for all.
 
         Valid until the next call.
         """
-        if not holdings.continue_slots(self.requests, self._slots):
+        if not allocator.continue_slots(self.requests, self._slots):
             return None
         self.context += len(self.requests)
         return self._slots
