@@ -26,38 +26,38 @@ _SHOWN = 5  # row numbers in a summary
 
 @dataclass(frozen=True, slots=True)
 class ScheduleReport:
-    """The figures that a solver achieved.
-
-    weight: what it maximised. seconds: solving time, without encoding the table. phc, phr, depths:
-    see reordering.cost.measure; counted in characters. dependencies: the given ones.
-    tokens: hits on token ids, if a tokenizer, a price or a cache size was given. bill: what the
-    provider charges, if a price was given.
-    """
+    """The figures that a solver achieved."""
 
     method: Order
     weight: str
+    """The weight that it maximised."""
     seconds: float
+    """Solving time, without encoding the table."""
     phc: int
+    """Prefix hit count in characters; see reordering.cost.measure."""
     phr: float
+    """Prefix hit rate in characters, 0 to 1; see reordering.cost.measure."""
     depths: tuple[Depth, ...]
+    """Hits at each position in characters; see reordering.cost.measure."""
     dependencies: tuple[Dependency, ...] = ()
+    """The dependencies that were given."""
     tokens: HitReport | None = None
+    """Hits on token ids, if a tokenizer, a price or a cache size was given."""
     bill: Bill | None = None
+    """What the provider charges, if a price was given."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Schedule:
-    """An order in which to send a table.
-
-    rows: (n,), row ids in the order to send.
-    fields: (n, m), at position i the column ids of row `rows[i]` in the order to send.
-    source: the table; None for an order that was not made by `reorder`, which has no prompts.
-    """
+    """An order in which to send a table."""
 
     rows: Int64s
+    """(n,), row ids in the order to send."""
     fields: Fields
+    """(n, m), at position i the column ids of row `rows[i]` in the order to send."""
     report: ScheduleReport
     source: TableSource | None = None
+    """The table; None for an order that was not made by `reorder`, which has no prompts."""
 
     def __repr__(self) -> str:
         rows, fields = self.fields.shape

@@ -74,15 +74,14 @@ _SHOWN = 5  # rows or lines that a message lists
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Answers:
-    """The answers to a table's prompts.
-
-    values: (n,), the answer of each row in the order of the table; NULL if it has none.
-    errors: by row, why it has no answer. problems: what else is wrong with the files, and where.
-    """
+    """The answers to a table's prompts."""
 
     values: pa.Array
+    """(n,), the answer of each row in the order of the table; NULL if it has none."""
     errors: dict[int, str]
+    """The reason why a row has no answer, by row."""
     problems: tuple[str, ...] = ()
+    """Other faults of the files, and where they are."""
 
     @property
     def failed(self) -> Int64s:

@@ -149,16 +149,15 @@ _LINE_ENDS = {ord(end): f"\\u{ord(end):04x}" for end in "\u0085\u2028\u2029"}
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Batch:
-    """The files of a batch.
-
-    waves: the files of each wave; send a wave when the one before it has been answered. requests:
-    how many there are in all. bill: what the provider charges for the prompts at list prices if
-    they are sent one after the other (batch APIs charge half); None if `unbilled` says why.
-    """
+    """The files of a batch."""
 
     waves: tuple[tuple[Path, ...], ...]
+    """The files of each wave; send a wave when the one before it has been answered."""
     requests: int
+    """The number of requests in all."""
     bill: Bill | None
+    """What the provider charges for the prompts at list prices if they are sent one after the other
+    (batch APIs charge half); None if `unbilled` says why."""
     unbilled: str = ""
 
     @property

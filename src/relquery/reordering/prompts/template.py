@@ -16,19 +16,18 @@ _LABELLED = "{name}: {value}"
 class Template:
     """The parts of a prompt that are the same for all rows.
 
-    text: the question. `{fields}` stands for the fields, one per line; without it they follow the
-        text, after a line break. Write {{ or }} for a brace.
-    system: the system text; empty for none.
-    field: how a field is written, without its line break. `{name}` is the column ("passage" in a
-        bag), `{value}` the cell; NULL is empty text. `reorder` counts tokens of the default, in
-        which a column without a name is the value alone.
-
     Raises ConfigError for a text that is not of this form.
     """
 
     text: str = "{fields}"
+    """The question. `{fields}` stands for the fields, one per line; without it they follow the
+    text, after a line break. Write {{ or }} for a brace."""
     system: str = ""
+    """The system text; empty for none."""
     field: str = _LABELLED
+    """How a field is written, without its line break. `{name}` is the column ("passage" in a bag),
+    `{value}` the cell; NULL is empty text. `reorder` counts tokens of the default, in which a
+    column without a name is the value alone."""
 
     def __post_init__(self) -> None:
         for name in ("text", "system", "field"):
