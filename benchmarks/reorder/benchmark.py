@@ -83,10 +83,11 @@ def _evolved(settings: Settings, say: Say, results: Results) -> Iterator[Figure]
     for each in evolved.measure(settings, QUICK_ROWS if settings.quick else None, say):
         results.evolved.append(each)
         say(f"{each.name}: {each.score:.3f}")
-    ours, *others = results.evolved or [None]
-    best = max(others, key=lambda each: each.score, default=None)
-    note = "no programs" if best is None else f"our score less that of the best, {best.name}"
-    ahead = None if ours is None or best is None else ours.score - best.score
+    best = max(results.evolved[1:], key=lambda each: each.score, default=None)
+    ahead, note = None, "no programs"
+    if best is not None:
+        ahead = results.evolved[0].score - best.score
+        note = f"our score less that of the best, {best.name}"
     yield Figure("evolved_ahead", ahead, 0.0, note=note)
 
 
