@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from benchmarks.cascade.parts.calls import Calls
-from benchmarks.cascade.parts.promise import Heads, Promise, Tables
+from benchmarks.cascade.calls import Calls
+from benchmarks.cascade.promise import Heads, Promise, Tables
 from benchmarks.parts import in_parts
 from benchmarks.templates import template
 

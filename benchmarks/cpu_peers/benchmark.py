@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.cpu_peers.parts.beside import Billion, Smollm2
+from benchmarks.cpu_peers.beside import Billion, Smollm2
 from benchmarks.parts import in_parts
 from benchmarks.templates import template
 

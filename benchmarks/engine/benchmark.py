@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from benchmarks.engine.parts.beside import Beside
-from benchmarks.engine.parts.limit import Limit
+from benchmarks.engine.beside import Beside
+from benchmarks.engine.limit import Limit
 from benchmarks.parts import in_parts
 from benchmarks.templates import template
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.parts import in_parts
-from benchmarks.peers.parts.again import Again
-from benchmarks.peers.parts.asked import Asked
-from benchmarks.peers.parts.trouble import Troubled
+from benchmarks.peers.compared import Again, Asked, Troubled
 from benchmarks.templates import template
 
 BENCHMARK = in_parts(

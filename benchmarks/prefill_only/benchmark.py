@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from benchmarks.parts import in_parts
-from benchmarks.prefill_only.parts.job_time import JobTime
-from benchmarks.prefill_only.parts.latencies import Latencies
-from benchmarks.prefill_only.parts.longest_input import LongestInput
-from benchmarks.prefill_only.parts.scheduling import Scheduling
-from benchmarks.prefill_only.parts.sql_filter import SqlFilter
+from benchmarks.prefill_only.jct import JobTime
+from benchmarks.prefill_only.longest_input import LongestInput
+from benchmarks.prefill_only.scheduling import Scheduling
+from benchmarks.prefill_only.serving.latencies import Latencies
+from benchmarks.prefill_only.sql_filter import SqlFilter
 from benchmarks.templates import template
 
 WORDS = template("prefill_only")

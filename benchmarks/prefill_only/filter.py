@@ -23,7 +23,7 @@ from benchmarks.harness import Figure, Say
 from benchmarks.spans.setup import Writer
 from benchmarks.timed_query import run_query
 from benchmarks.turns import Turn, alternate
-from relquery.backends.local import embedded, labels
+from relquery.backends.local import core, labels
 from relquery.engine.loop import Loop
 from relquery.engine.requests.declared import NOTHING, Declared
 from relquery.engine.requests.relquery import RelQuery
@@ -248,7 +248,7 @@ def _decoding() -> Iterator[None]:
 @contextmanager
 def _without_look_ahead() -> Iterator[None]:
     """A context in which labels are decoded, including forced tokens."""
-    with _decoding(), patch.object(embedded, "Loop", StepByStep):
+    with _decoding(), patch.object(core, "Loop", StepByStep):
         yield
 
 

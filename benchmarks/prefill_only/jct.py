@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from benchmarks.harness import Figure
+from benchmarks.harness import Figure, Say, Settings, too_small
+from benchmarks.markdown import table
+from benchmarks.parts import Part
 from benchmarks.prefill_only.job_time import JobTimeFit, fit_job_time, measure_jct
+from benchmarks.prefill_only.sizes import choose
 from benchmarks.prefill_only.workloads import BLOCK, Workload
 from benchmarks.stock import executor_of
+from benchmarks.templates import template
 from relquery.config import EngineConfig
 from relquery.engine.executor import RealClock
 
@@ -72,3 +76,35 @@ def rows(found: list[Proxy]) -> Iterator[tuple[str, ...]]:
             f"{at.linear.fitted:.3f}",
             f"{at.fit.fitted:.3f}",
         )
+
+
+WORDS = template("prefill_only")
+
+
+@dataclass(slots=True)
+class JobTime(Part):
+    """The part. model: in which prompts are timed."""
+
+    name = "jct"
+    title = "Predicting the time of a prompt"
+    model: str = ""
+    proxies: list[Proxy] = field(default_factory=list)
+
+    def measure(self, settings: Settings, say: Say) -> Iterator[Figure]:
+        """See Part."""
+        from benchmarks.stock import set_threads
+        from relquery.model.load import load
+
+        set_threads(settings.threads)
+        sizes = choose(settings)
+        self.model = sizes.lengths.wide
+        model = load(self.model)
+        for workload in sizes.workloads(len(model.tokenizer), settings.seed):
+            self.proxies.append(measure(model, workload, sizes.repeats, settings.seed))
+        for figure in figures(self.proxies):
+            yield too_small(figure) if sizes.small else figure
+
+    def render(self, drawn: Collection[str]) -> Iterator[str]:
+        """See Part."""
+        yield WORDS.block("jct", paper=PAPER, model=self.model)
+        yield from table(COLUMNS, rows(self.proxies))

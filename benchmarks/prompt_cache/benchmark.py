@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from benchmarks.parts import in_parts
-from benchmarks.prompt_cache.parts.documents import Documents
-from benchmarks.prompt_cache.parts.lengths import FirstTokens
-from benchmarks.prompt_cache.parts.quality import Quality
-from benchmarks.prompt_cache.parts.schema import LargeSchema
+from benchmarks.prompt_cache.documents import Documents
+from benchmarks.prompt_cache.lengths import FirstTokens
+from benchmarks.prompt_cache.quality import Quality
+from benchmarks.prompt_cache.schema import LargeSchema
 from benchmarks.templates import template
 
 BENCHMARK = in_parts(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from benchmarks.parts import in_parts
-from benchmarks.providers.parts.bill import Bills
-from benchmarks.providers.parts.faults import Failing
-from benchmarks.providers.parts.kills import Kills
-from benchmarks.providers.parts.limits import Limits
-from benchmarks.providers.parts.predicted import Predicted
+from benchmarks.providers.bill import Bills
+from benchmarks.providers.faults import Failing
+from benchmarks.providers.kills import Kills
+from benchmarks.providers.limits import Limits
+from benchmarks.providers.predicted import Predicted
 from benchmarks.templates import template
 
 BENCHMARK = in_parts(

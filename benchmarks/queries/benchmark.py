@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from benchmarks.parts import in_parts
-from benchmarks.queries.parts.calls import Calls
-from benchmarks.queries.parts.constrained import Constrained
-from benchmarks.queries.parts.explain import Explain
-from benchmarks.queries.parts.groups import Groups
-from benchmarks.queries.parts.million import Million
-from benchmarks.queries.parts.paper import Paper
+from benchmarks.queries.calls.part import Calls
+from benchmarks.queries.constrained import Constrained
+from benchmarks.queries.explain import Explain
+from benchmarks.queries.groups import Groups
+from benchmarks.queries.million import Million
+from benchmarks.queries.paper.part import Paper
 from benchmarks.templates import template
 
 BENCHMARK = in_parts(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from benchmarks.parts import in_parts
-from benchmarks.relserve.parts.fresh_rows import FreshRows
-from benchmarks.relserve.parts.on_engine import Engine
-from benchmarks.relserve.parts.published import Published
-from benchmarks.relserve.parts.scheduling import Scheduling
-from benchmarks.relserve.parts.shared_rows import SharedRows
+from benchmarks.relserve.engine import Engine
+from benchmarks.relserve.fresh_rows import FreshRows
+from benchmarks.relserve.published import Published
+from benchmarks.relserve.scheduling import Scheduling
+from benchmarks.relserve.shared_rows import SharedRows
 from benchmarks.templates import template
 
 WORDS = template("relserve")

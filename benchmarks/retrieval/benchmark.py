@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from benchmarks.parts import in_parts
-from benchmarks.retrieval.parts.index import Index
-from benchmarks.retrieval.parts.join import Join
-from benchmarks.retrieval.parts.t5 import T5
+from benchmarks.retrieval.index import Index
+from benchmarks.retrieval.join import Join
+from benchmarks.retrieval.t5.part import T5
 from benchmarks.templates import template
 
 BENCHMARK = in_parts(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from benchmarks.parts import in_parts
-from benchmarks.serve.parts.latencies import Latencies
-from benchmarks.serve.parts.overhead import Overhead
-from benchmarks.serve.parts.storm import Storm
-from benchmarks.serve.parts.streams import Streams
+from benchmarks.serve.latencies import Latencies
+from benchmarks.serve.overhead import Overhead
+from benchmarks.serve.storm import Storm
+from benchmarks.serve.streams import Streams
 from benchmarks.templates import template
 
 WORDS = template("serve")

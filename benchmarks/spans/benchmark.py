@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from benchmarks.parts import in_parts
-from benchmarks.spans.parts.bulks import Bulks
-from benchmarks.spans.parts.documents import Documents
-from benchmarks.spans.parts.locality import Locality
-from benchmarks.spans.parts.nested import Nested
-from benchmarks.spans.parts.relocation import Relocation
+from benchmarks.spans.bulk import Bulks
+from benchmarks.spans.documents import Documents
+from benchmarks.spans.needles import Locality
+from benchmarks.spans.nested import Nested
+from benchmarks.spans.relocation import Relocation
 from benchmarks.templates import template
 
 WORDS = template("spans")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from benchmarks.harness import Figure, Say
-from benchmarks.spans.setup import sides
+from benchmarks.harness import Figure, Say, Settings
+from benchmarks.markdown import table
+from benchmarks.spans.on_model import OnModel
+from benchmarks.spans.setup import PASSAGES, read_passages, sides
+from benchmarks.templates import template
 from benchmarks.turns import Turn, alternate, passing_on
 from relquery import span
 from relquery.backends.local.embedded import EmbeddedBackend
@@ -221,3 +224,63 @@ def figures(bulk: Bulk) -> Iterator[Figure]:
         f"text in the order of reorder(bags=...) over ours: {bulk.ordered:.1f} / {bulk.ours:.1f} s"
     )
     yield Figure(f"{bulk.name}_ordered", bulk.ordered / bulk.ours, 1.0, note=note)
+
+
+WORDS = template("spans")
+
+
+@dataclass(slots=True)
+class Bulks(OnModel):
+    """The part."""
+
+    name = "bulks"
+    title = "Bulks"
+    bulks: list[Bulk] = field(default_factory=list)
+
+    def measure(self, settings: Settings, say: Say) -> Iterator[Figure]:
+        """See Part."""
+        model = self.load(settings, say)
+        for name, file in PASSAGES.items():
+            rows = read_passages(settings.data / file, self.sizes.queries)
+            if not rows:
+                note = f"{settings.data / file} is absent"
+                yield Figure(name, None, GOAL, note=note)
+                continue
+            self.bulks.append(measure(model, name, rows, say))
+            yield from figures(self.bulks[-1])
+
+    def render(self, drawn: Collection[str]) -> Iterator[str]:
+        """See Part."""
+        yield self.setting()
+        yield WORDS.block("bulk", share=CACHE_SHARE)
+        yield from table(
+            ("data", "queries", "plain", "ordered", "spans, no reuse", "spans, as given", "ours"),
+            [
+                (
+                    each.name.removeprefix("bulk_"),
+                    f"{each.queries:,}",
+                    *(f"{seconds:.1f}" for seconds in each.seconds),
+                )
+                for each in self.bulks
+            ],
+        )
+        yield from table(
+            (
+                "data",
+                "speedup",
+                "bound in tokens",
+                "reached",
+                "over ordered",
+                "cached as given",
+                "ours",
+            ),
+            [
+                (
+                    each.name.removeprefix("bulk_"),
+                    *(f"{ratio:.3f}" for ratio in (each.speedup, each.bound, each.reached)),
+                    f"{each.ordered / each.ours:.3f}",
+                    *(f"{cached / each.tokens:.1%}" for cached in (each.given_cached, each.cached)),
+                )
+                for each in self.bulks
+            ],
+        )

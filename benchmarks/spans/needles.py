@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
 from random import Random
 
-from benchmarks.harness import Figure, Say
+from benchmarks.harness import Figure, Say, Settings
+from benchmarks.markdown import table
+from benchmarks.parts import Part
+from benchmarks.spans import sizes
 from benchmarks.spans.sizes import Sizes
+from benchmarks.templates import template
 from relquery import span
 from relquery.connection import Connection, connect
 from relquery.ir.nodes import Generate
@@ -109,3 +113,41 @@ def _figure(name: str, rows: Sequence[Found]) -> Figure:
         f"one judge {lost.flat:.0%}"
     )
     return Figure(name, lost.tree, GOAL, note=note, any_size=True)
+
+
+WORDS = template("spans")
+
+
+@dataclass(slots=True)
+class Locality(Part):
+    """The part."""
+
+    name = "locality"
+    title = "Attention locality"
+    found: list[Found] = field(default_factory=list)
+
+    def measure(self, settings: Settings, say: Say) -> Iterator[Figure]:
+        """See Part."""
+        from benchmarks.stock import set_threads
+
+        set_threads(settings.threads)
+        size = sizes.choose(settings.quick)
+        self.found = list(measure(size, settings.seed, say))
+        yield from figures(self.found)
+
+    def render(self, drawn: Collection[str]) -> Iterator[str]:
+        """See Part."""
+        yield WORDS.block("needles", needles=NEEDLES, drawn=DRAWN_FROM)
+        yield from table(
+            ("candidates", "words", "cases", "one judge", "tree"),
+            [
+                (
+                    "generated" if each.generated else "given",
+                    str(each.hay_words),
+                    str(each.cases),
+                    f"{each.flat:.0%}",
+                    f"{each.tree:.0%}",
+                )
+                for each in self.found
+            ],
+        )

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from benchmarks.harness import Figure, Say
+from benchmarks.harness import Figure, Say, Settings
+from benchmarks.markdown import table
+from benchmarks.spans.on_model import OnModel
 from benchmarks.spans.setup import Writer, sides, timed
 from benchmarks.spans.sizes import Sizes
+from benchmarks.templates import template
 from relquery import span
 from relquery.config import EngineConfig
 from relquery.connection import Connection
@@ -148,3 +151,41 @@ def figures(rows: Sequence[Judged]) -> Iterator[Figure]:
     yield Figure("nested_ttft_24", row.speedup, 13.0, note=note)
     note = "1st percentile of the ratios, what 99 of 100 executions reach"
     yield Figure("nested_p99_24", row.lasting, 10.0, note=note)
+
+
+WORDS = template("spans")
+
+
+@dataclass(slots=True)
+class Nested(OnModel):
+    """The part."""
+
+    name = "nested"
+    title = "Nested generations"
+    judged: list[Judged] = field(default_factory=list)
+
+    def measure(self, settings: Settings, say: Say) -> Iterator[Figure]:
+        """See Part."""
+        model = self.load(settings, say)
+        self.judged = list(measure(model, self.sizes, settings.seed, say))
+        yield from figures(self.judged)
+
+    def render(self, drawn: Collection[str]) -> Iterator[str]:
+        """See Part."""
+        yield self.setting()
+        yield WORDS.block("nested", inner=self.sizes.inner_tokens)
+        yield from table(
+            ("inner", "temperature", "executions", "plain", "ours", "plain / ours", "1%"),
+            [
+                (
+                    str(each.fan_out),
+                    f"{each.temperature:g}",
+                    str(len(each.ours)),
+                    f"{1e3 * median(each.plain):.1f} ({each.plain_tokens:,})",
+                    f"{1e3 * median(each.ours):.1f} ({each.our_tokens:,})",
+                    f"{each.speedup:.2f}",
+                    f"{each.lasting:.2f}",
+                )
+                for each in self.judged
+            ],
+        )

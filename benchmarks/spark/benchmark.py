@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.parts import in_parts
-from benchmarks.spark.parts.million import Million
+from benchmarks.spark.million import Million
 from benchmarks.templates import template
 
 BENCHMARK = in_parts(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from benchmarks.parts import in_parts
 from benchmarks.templates import template
-from benchmarks.vllm.parts.filtering import Filtering
-from benchmarks.vllm.parts.policies import Policies
-from benchmarks.vllm.parts.spans import Spans
+from benchmarks.vllm.filtering import Filtering
+from benchmarks.vllm.policies import Policies
+from benchmarks.vllm.spans import Spans
 
 BENCHMARK = in_parts(
     "vllm",

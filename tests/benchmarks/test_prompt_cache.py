@@ -31,7 +31,7 @@ TINY = Sizes(
 @pytest.fixture(autouse=True)
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     for part in ("lengths", "documents", "quality", "schema"):
-        monkeypatch.setattr(f"benchmarks.prompt_cache.parts.{part}.choose", lambda quick: TINY)
+        monkeypatch.setattr(f"benchmarks.prompt_cache.{part}.choose", lambda quick: TINY)
 
 
 def test_a_run_writes_all_parts(tmp_path: Path, quick: Quick) -> None:

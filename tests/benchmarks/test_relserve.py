@@ -13,12 +13,12 @@ import pytest
 from benchmarks.harness import Settings
 from benchmarks.relserve import checks as relserve_checks
 from benchmarks.relserve import engine as relserve_engine
+from benchmarks.relserve import fresh_rows, published, shared_rows
 from benchmarks.relserve import sizes as relserve_sizes
 from benchmarks.relserve import traces as relserve_traces
 from benchmarks.relserve.benchmark import BENCHMARK
 from benchmarks.relserve.clairvoyant import clairvoyant
 from benchmarks.relserve.engine import OnEngine
-from benchmarks.relserve.parts import fresh_rows, on_engine, published, shared_rows
 from benchmarks.relserve.simulated import (
     ABLATIONS,
     POLICIES,
@@ -201,7 +201,7 @@ def test_a_network_serves_the_same_answers_under_every_policy(
         assert [len(run.outputs[number]) for number in range(len(lengths))] == lengths
         assert 0 < run.overhead < 1
         assert run.mean <= run.seconds
-    figures = {figure.name: figure for figure in on_engine.figures(at)}
+    figures = {figure.name: figure for figure in relserve_engine.figures(at)}
     assert figures["engine_equal_answers"].value == 1.0
     static = replace(at.runs["static"], outputs={**at.runs["static"].outputs, 0: (1,)})
     assert replace(at, runs={**at.runs, "static": static}).equal < 1.0

@@ -12,15 +12,15 @@ import pytest
 
 from benchmarks.spans import bulk as spans_bulk
 from benchmarks.spans import decode as spans_decode
+from benchmarks.spans import documents as spans_rag
 from benchmarks.spans import moves as spans_moves
 from benchmarks.spans import needles as spans_needles
 from benchmarks.spans import nested as spans_nested
-from benchmarks.spans import rag as spans_rag
 from benchmarks.spans.benchmark import BENCHMARK
 from benchmarks.spans.bulk import Bulk
+from benchmarks.spans.documents import FirstTokens
 from benchmarks.spans.needles import Found
 from benchmarks.spans.nested import Judged
-from benchmarks.spans.rag import FirstTokens
 from benchmarks.spans.setup import PASSAGES, Writer, load_model, read_passages, sides
 from benchmarks.spans.sizes import PROCESSOR, QUICK, Sizes
 from relquery import connect, span

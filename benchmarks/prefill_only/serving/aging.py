@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import inf
 
-from benchmarks.prefill_only.serving.arrivals import Arrivals
-from benchmarks.prefill_only.serving.clairvoyant import service_seconds, shortest_remaining
+from benchmarks.prefill_only.serving.arrivals import Arrivals, service_seconds, shortest_remaining
 from benchmarks.prefill_only.serving.traffic import Engine, Mode, Served, run
 from benchmarks.prefill_only.workloads import Workload
 from relquery.engine.cost import LinearCost

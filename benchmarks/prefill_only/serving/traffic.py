@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
@@ -20,16 +20,23 @@ from benchmarks.baselines import Scheduler, make_policy
 from benchmarks.harness import Say
 from benchmarks.prefill_only.serving.arrivals import Arrivals, Pattern
 from benchmarks.prefill_only.workloads import Workload
-from benchmarks.turns import Turn, alternate
+from benchmarks.stock import executor_of
+from benchmarks.turns import AlternatingExecutor, SkippingClock, Turn, alternate
+from relquery.config import EngineConfig
+from relquery.engine.calibration import calibrate
 from relquery.engine.cost import LinearCost
-from relquery.engine.executor import Clock, Executor
+from relquery.engine.executor import Chunk, Clock, Executor, RealClock
 from relquery.engine.loop import Loop
 from relquery.engine.requests.labels import LabelTrie
-from relquery.engine.requests.request import Request, Rules
+from relquery.engine.requests.request import Draw, Request, Rules
 from relquery.engine.scheduling.policies.catalogue import PolicySettings
 from relquery.engine.scheduling.policies.priority import Fairness
+from relquery.errors import RelqueryError
 from relquery.traces.simulate import serve
 from relquery.traces.trace import TracedQuery
+
+if TYPE_CHECKING:
+    from relquery.model.served import ServedExecutor, ServedModel
 
 Mode = Literal["chunked", "fifo", "srjf-static", "srjf-calibrated", "srjf"]
 """chunked: a conventional engine, which computes prompts in chunks, first in, first out.
@@ -226,3 +233,43 @@ def _alike(one: Served, other: Served) -> list[bool]:
     apart = np.abs(np.array(one.scores) - np.array(other.scores)).max(axis=1)
     same = (a == b for a, b in zip(one.outputs, other.outputs, strict=True))
     return [a and bool(far <= CLOSE) for a, far in zip(same, apart, strict=True)]
+
+
+TRIES = 5
+
+
+class Engines:
+    """One engine per policy, each with an allocated cache of the workload's size."""
+
+    def __init__(self, model: ServedModel, workload: Workload, cost: LinearCost) -> None:
+        self._model, self._workload, self._cost = model, workload, cost
+        self._executors: dict[Mode, ServedExecutor] = {}
+
+    def open(self, mode: Mode, turn: Turn) -> Engine:
+        """An engine whose steps pass the turn on."""
+        if mode not in self._executors:
+            executor = self._executors[mode] = executor_for(self._model, self._workload)
+            executor.execute(
+                [Chunk(0, np.zeros(1, np.int32), 0, (), np.zeros(1, np.int64), Draw())]
+            )
+            executor.reserve()
+        clock = SkippingClock(turn)
+        executor = self._executors[mode]
+        return Engine(AlternatingExecutor(executor, turn), clock, clock.skip, self._cost)
+
+
+def executor_for(model: ServedModel, workload: Workload) -> ServedExecutor:
+    """An executor with a cache of the workload's size, which cuts steps as the workload says."""
+    return executor_of(model, workload.cache_tokens, workload.chunk)
+
+
+def calibrated(model: ServedModel, seed: int) -> LinearCost:
+    """What steps cost, measured quickly; anew while noise hides what a token costs."""
+    limits = EngineConfig(cache_tokens=32_768)
+    executor = executor_of(model, limits.cache_tokens)
+    vocabulary, clock = len(model.tokenizer), RealClock()
+    for _ in range(TRIES):
+        fit = calibrate(executor, limits, clock, vocabulary=vocabulary, quick=True, seed=seed)
+        if fit.cost.prefill_slope > 0:
+            return fit.cost
+    raise RelqueryError(f"The machine is too busy: {TRIES} fits found that tokens cost nothing.")

@@ -8,16 +8,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
-from benchmarks.queries.paper.costs import Costs
+from benchmarks.queries.network import Reciting
 from benchmarks.queries.paper.queries import Query
-from benchmarks.queries.reciting import Reciting
 from benchmarks.timed_query import run_query
 from benchmarks.turns import Turn, alternate
+from relquery.backends.local.embedded import EmbeddedBackend
 from relquery.config import EngineConfig, Order
+from relquery.engine.cost import LinearCost
 from relquery.report import Report
 
 if TYPE_CHECKING:
@@ -145,3 +146,30 @@ def serve(
         order=order,
     )
     return Ran(result.report, seconds, Counter(result.fetchall()))
+
+
+class Costs(NamedTuple):
+    """Seconds of a prompt token and of an answer token, each in a step that is full of them."""
+
+    prompt: float
+    decoded: float
+
+    @classmethod
+    def of(cls, cost: LinearCost, config: EngineConfig) -> Costs:
+        """By the linear cost model. Attending to cached tokens counts as nothing."""
+        tokens, requests = config.max_num_batched_tokens, config.max_num_seqs
+        return cls(cost.seconds(tokens, 0) / tokens, cost.seconds(0, requests) / requests)
+
+    def seconds(self, computed: int, decoded: int) -> float:
+        """Of so many prompt tokens that are computed, and answer tokens."""
+        return self.prompt * computed + self.decoded * decoded
+
+
+def calibrate(model: ServedModel, seed: int) -> Costs:
+    """Measure them on the engine, as `relquery calibrate` does."""
+    config = EngineConfig()
+    backend = EmbeddedBackend(model, config)
+    try:
+        return Costs.of(backend.calibrate(seed=seed).cost, config)
+    finally:
+        backend.close()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
-from benchmarks.retrieval.t5.squad import Squad, found, query
+from benchmarks.retrieval.t5.run import Squad, found, query
 from relquery.backends.base import Answers
 from relquery.backends.local.embedded import EmbeddedBackend
 from relquery.config import Order

@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from benchmarks.queries.network import Reciting
 from benchmarks.queries.paper.queries import Query
-from benchmarks.queries.reciting import Reciting
 from benchmarks.reorder.hits import hit_rate, prompts, reorder_as_told
 from benchmarks.reorder.tables import TABLES
-from benchmarks.retrieval.t5.squad import Squad
+from benchmarks.retrieval.t5.run import Squad
 from relquery.backends.base import Answers
 from relquery.config import EngineConfig, Order
 from relquery.connection import connect

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from benchmarks.providers.limited import Limited, storm
+from benchmarks.providers.limits import Limited, storm
 from benchmarks.providers.virtual import ask, refusal, says
 from relquery.backends.provider.limiter import Limiter, RequestSize
 from relquery.backends.wires.reply import Reply, Usage

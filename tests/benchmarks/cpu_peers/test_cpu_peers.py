@@ -15,11 +15,11 @@ import torch
 from gguf import GGMLQuantizationType, quants
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from benchmarks.cpu_peers import beside
 from benchmarks.cpu_peers.benchmark import BENCHMARK
+from benchmarks.cpu_peers.beside import Billion, Smollm2, figures
 from benchmarks.cpu_peers.files import Shape, requantise, weigh, write_random
 from benchmarks.cpu_peers.jobs import passages
-from benchmarks.cpu_peers.parts import beside
-from benchmarks.cpu_peers.parts.beside import Billion, Smollm2, figures
 from benchmarks.cpu_peers.sizes import QUICK, SMOLLM2
 from benchmarks.engine import worker
 from benchmarks.engine.sides import OURS, Raced

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.prefill_only.serving.arrivals import Arrivals
-from benchmarks.prefill_only.serving.clairvoyant import (
+from benchmarks.prefill_only.serving.arrivals import (
+    Arrivals,
     first_in,
     service_seconds,
     shortest_remaining,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from benchmarks.harness import Settings
-from benchmarks.prefill_only import batching, workloads
+from benchmarks.prefill_only import batching, scheduling, workloads
 from benchmarks.prefill_only import filter as prefill_only_filter
 from benchmarks.prefill_only import jct as prefill_only_jct
 from benchmarks.prefill_only import lengths as prefill_only_lengths
@@ -18,13 +18,19 @@ from benchmarks.prefill_only import sizes as prefill_only_sizes
 from benchmarks.prefill_only.benchmark import BENCHMARK
 from benchmarks.prefill_only.filter import SIDES, Filtered, Run
 from benchmarks.prefill_only.lengths import NAMES, Lengths, Longest
-from benchmarks.prefill_only.parts import scheduling
 from benchmarks.prefill_only.serving import aging as prefill_only_aging
 from benchmarks.prefill_only.serving import spacings, traffic
 from benchmarks.prefill_only.serving.arrivals import Arrivals
-from benchmarks.prefill_only.serving.engines import Engines
-from benchmarks.prefill_only.serving.figures import traffic_figures
-from benchmarks.prefill_only.serving.traffic import MODES, SWEPT, Mode, Rounds, Served, Traffic
+from benchmarks.prefill_only.serving.latencies import traffic_figures
+from benchmarks.prefill_only.serving.traffic import (
+    MODES,
+    SWEPT,
+    Engines,
+    Mode,
+    Rounds,
+    Served,
+    Traffic,
+)
 from benchmarks.prefill_only.sizes import FULL, QUICK
 from benchmarks.prefill_only.workloads import Workload
 from benchmarks.stock import executor_of

@@ -24,7 +24,7 @@ from benchmarks.prefill_only.filter import (
     find_labels,
     measure,
 )
-from relquery.backends.local import embedded
+from relquery.backends.local import core
 from relquery.backends.local import labels as choices
 from relquery.config import EngineConfig
 from relquery.engine.executor import SimulatedExecutor, VirtualClock
@@ -98,7 +98,7 @@ def test_all_sides_answer_alike_and_each_is_what_it_says(
 ) -> None:
     taken: Counter[type[Loop]] = Counter()
     take_in = Loop._take_in
-    unpatched = vars(embedded)["Loop"], choices.SCORED_UNASKED
+    unpatched = vars(core)["Loop"], choices.SCORED_UNASKED
 
     def counting(self: Loop, request: Request, *given: object) -> bool:
         taken[type(self)] += bool(request.rules.labels) and request.trie is None
@@ -115,7 +115,7 @@ def test_all_sides_answer_alike_and_each_is_what_it_says(
     # Of a label of one token and of three: that, and the end; where it is decided.
     rows_run = 12 + 8  # with those of the warm-up
     assert taken == {StepByStep: rows_run * (2 + 4), Loop: rows_run * (1 + 2)}
-    assert (vars(embedded)["Loop"], choices.SCORED_UNASKED) == unpatched
+    assert (vars(core)["Loop"], choices.SCORED_UNASKED) == unpatched
     assert len(said) == 2
 
 

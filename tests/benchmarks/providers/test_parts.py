@@ -11,13 +11,13 @@ import pytest
 
 from benchmarks.harness import Figure, Settings
 from benchmarks.parts import Part
+from benchmarks.providers import bill as bill_part
+from benchmarks.providers import kills, limits
+from benchmarks.providers.bill import Bills, Row, compare
 from benchmarks.providers.calls import prompts_of
-from benchmarks.providers.parts import bill as bill_part
-from benchmarks.providers.parts import kills, limits
-from benchmarks.providers.parts.bill import Bills, Row, compare
-from benchmarks.providers.parts.faults import MODELS, run
-from benchmarks.providers.parts.limits import Limits
-from benchmarks.providers.parts.predicted import WIRES, predict
+from benchmarks.providers.faults import MODELS, run
+from benchmarks.providers.limits import Limits
+from benchmarks.providers.predicted import WIRES, predict
 from benchmarks.providers.sending import Pace, bill
 from benchmarks.providers.sizes import Sizes
 from benchmarks.standin.billing import Account

@@ -12,8 +12,8 @@ import pytest
 from benchmarks.queries.benchmark import BENCHMARK
 from benchmarks.queries.calls import oracles
 from benchmarks.queries.calls.cases import CASES, CLASSIFIED, Case
-from benchmarks.queries.calls.count import count
 from benchmarks.queries.calls.oracles import Needed
+from benchmarks.queries.calls.part import cells, count, figures
 from benchmarks.queries.calls.world import (
     COMMON,
     RARE,
@@ -25,7 +25,6 @@ from benchmarks.queries.calls.world import (
     build,
     is_yes,
 )
-from benchmarks.queries.parts.calls import cells, figures
 from tests.benchmarks.conftest import Quick
 
 WORLD = build(tickets=60, seed=1)

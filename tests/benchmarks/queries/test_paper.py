@@ -11,10 +11,17 @@ import pytest
 from benchmarks.queries import sizes
 from benchmarks.queries.benchmark import BENCHMARK
 from benchmarks.queries.network import train
-from benchmarks.queries.paper.costs import Costs
+from benchmarks.queries.paper.part import query_figure
 from benchmarks.queries.paper.queries import QUERIES
-from benchmarks.queries.paper.run import NO_CACHE, OURS, SIDES, TABLE_ORDER, Measured, measure
-from benchmarks.queries.parts.paper import query_figure
+from benchmarks.queries.paper.run import (
+    NO_CACHE,
+    OURS,
+    SIDES,
+    TABLE_ORDER,
+    Costs,
+    Measured,
+    measure,
+)
 from benchmarks.reorder.tables import TABLES
 from relquery.config import EngineConfig
 from relquery.engine.cost import LinearCost

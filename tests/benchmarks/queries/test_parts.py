@@ -11,13 +11,12 @@ import pytest
 from benchmarks.queries import sizes
 from benchmarks.queries.benchmark import BENCHMARK
 from benchmarks.queries.calls.cases import CASES, Case
-from benchmarks.queries.constrained.answers import Measured, is_valid
-from benchmarks.queries.explain.first_stage import Counts, FirstStage
-from benchmarks.queries.groups.aggregate import QUESTION, aggregate, in_groups
+from benchmarks.queries.constrained import Measured, is_valid
+from benchmarks.queries.explain import Counts, FirstStage, figures
+from benchmarks.queries.groups import QUESTION, aggregate, in_groups
+from benchmarks.queries.groups import figures as of_groups
 from benchmarks.queries.million import AtOnce
 from benchmarks.queries.network import train
-from benchmarks.queries.parts.explain import figures
-from benchmarks.queries.parts.groups import figures as of_groups
 from benchmarks.queries.prompts import read
 from relquery.backends.base import Answers
 from relquery.connection import connect

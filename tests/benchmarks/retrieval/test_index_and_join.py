@@ -11,17 +11,21 @@ import pytest
 
 from benchmarks.retrieval import sizes
 from benchmarks.retrieval.benchmark import BENCHMARK
-from benchmarks.retrieval.index.corpus import passages, questions, recall
-from benchmarks.retrieval.join.blocking import Joined, join
-from benchmarks.retrieval.join.companies import (
+from benchmarks.retrieval.index import passages, questions, recall
+from benchmarks.retrieval.join import (
     CHANGES,
     LEFT,
     NEAR_MISSES,
     RIGHT,
     SHARED,
+    SWEEP,
+    Blocked,
+    Joined,
+    at_threshold,
     companies,
+    figures,
+    join,
 )
-from benchmarks.retrieval.parts.join import SWEEP, Blocked, at_threshold, figures
 from tests.benchmarks.conftest import Quick
 
 TEXTS = ["red apple tart", "red apple pie", "green pear", "tart green apple"]

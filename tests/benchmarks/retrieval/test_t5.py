@@ -12,23 +12,23 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.queries.network import train
-from benchmarks.queries.paper.costs import Costs
-from benchmarks.queries.paper.run import NO_CACHE, OURS, TABLE_ORDER
+from benchmarks.queries.paper.run import NO_CACHE, OURS, TABLE_ORDER, Costs
 from benchmarks.reorder.tables import PASSAGES
 from benchmarks.retrieval import sizes
 from benchmarks.retrieval.benchmark import BENCHMARK
-from benchmarks.retrieval.parts.t5 import FOUND, GIVEN, figures, hit_figures
 from benchmarks.retrieval.t5.changed import APART, PLAIN, REORDERED, Changed
 from benchmarks.retrieval.t5.hits import Hits, beside_reorder
 from benchmarks.retrieval.t5.hits import measure as measure_hits
-from benchmarks.retrieval.t5.run import T5Run, measure
-from benchmarks.retrieval.t5.squad import (
+from benchmarks.retrieval.t5.part import FOUND, GIVEN, figures, hit_figures
+from benchmarks.retrieval.t5.run import (
     ANSWERS,
     CONTEXTS,
     RETRIEVED,
     ROWS,
     SEARCHED,
     Squad,
+    T5Run,
+    measure,
     read_squad,
 )
 from relquery.model.served import ServedModel
@@ -156,7 +156,7 @@ def test_a_quick_run_writes_the_page(
 ) -> None:
     tiny = replace(sizes.QUICK, model=SPEC, small=SPEC, vocabulary=300, questions=10, compared=2)
     monkeypatch.setattr(sizes, "QUICK", tiny)
-    monkeypatch.setattr("benchmarks.retrieval.parts.t5.calibrate", lambda model, seed: COSTS)
+    monkeypatch.setattr("benchmarks.retrieval.t5.part.calibrate", lambda model, seed: COSTS)
     found, page = quick(BENCHMARK, "t5", data=data)
     assert found["t5_same_rows"].value == 1
     assert found["t5_off_reorder"].holds

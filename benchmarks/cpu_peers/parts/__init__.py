@@ -1,1 +1,0 @@
-"""The parts of the benchmark, each with a section of its own."""

@@ -1,1 +1,0 @@
-"""Answers that must be a STRUCT, beside free text of the same length."""

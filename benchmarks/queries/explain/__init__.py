@@ -1,1 +1,0 @@
-"""What EXPLAIN says of a query, and what its run shows."""

@@ -1,1 +1,0 @@
-"""Groups that do not fit in a prompt."""

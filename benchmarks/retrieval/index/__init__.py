@@ -1,1 +1,0 @@
-"""An index over many made-up passages, in processes of its own."""
