@@ -526,8 +526,8 @@ class Connection:
     def waiting(self) -> float:
         """Seconds until a model is sent more, because of a provider's limits."""
         opened = (self.backend, *self.models.opened.values(), *self.models.given.values())
-        tallies = (one.tally() for one in opened)
-        return max((one.waiting for one in tallies if one is not None), default=0.0)
+        tallies = (backend.tally() for backend in opened)
+        return max((tally.waiting for tally in tallies if tally is not None), default=0.0)
 
     def _watching(self, progress: Progress) -> AbstractContextManager[Watch | None]:
         """A block with what a query tells of its progress to. Raises ConfigError."""

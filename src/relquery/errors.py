@@ -300,10 +300,10 @@ def _pointed(message: str, text: str, line: int, column: int) -> str:
     """A message with the line that it is about, and a caret below."""
     lines = text.splitlines() or [""]
     shown = lines[min(line, len(lines)) - 1]
-    at = column - 1
-    if at > _WIDEST:  # of a very long line, what is around the place
-        shown, at = shown[at - _WIDEST // 2 :], _WIDEST // 2
-    before = shown[:at].split("\t")  # a tab is as wide as the one above it
+    place = column - 1
+    if place > _WIDEST:  # of a very long line, what is around the place
+        shown, place = shown[place - _WIDEST // 2 :], _WIDEST // 2
+    before = shown[:place].split("\t")  # a tab is as wide as the one above it
     caret = "\t".join(" " * cell_len(part) for part in before) + "^"
     return f"{message} (line {line}, column {column})\n  {shown[: 2 * _WIDEST]}\n  {caret}"
 

@@ -65,9 +65,10 @@ def table(
     headings: Sequence[str], rows: Iterable[Sequence[Cell | str]], numbers: Sequence[bool]
 ) -> str:
     """A table. numbers: for each column, whether it is aligned right."""
-    marks = [' class="n"' if one else "" for one in numbers]
+    marks = [' class="n"' if number else "" for number in numbers]
     head = "".join(
-        f"<th{mark}>{Cell(one).html}</th>" for mark, one in zip(marks, headings, strict=True)
+        f"<th{mark}>{Cell(heading).html}</th>"
+        for mark, heading in zip(marks, headings, strict=True)
     )
     body = "".join(f"<tr>{''.join(map(_data, marks, row))}</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
@@ -96,8 +97,8 @@ def preformatted(text: str) -> str:
 
 def details(summary: str, items: Iterable[str]) -> str:
     """A list that opens on a click."""
-    found = "".join(f"<li>{escape(item)}</li>" for item in items)
-    return f"<details><summary>{escape(summary)}</summary><ul>{found}</ul></details>"
+    listed = "".join(f"<li>{escape(item)}</li>" for item in items)
+    return f"<details><summary>{escape(summary)}</summary><ul>{listed}</ul></details>"
 
 
 def boxed(*parts: str) -> str:

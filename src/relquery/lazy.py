@@ -24,9 +24,9 @@ class LazySequence(Sequence[T]):
 
     def part(self, some: Int64s | slice) -> Self:
         """Some of them, by where they stand."""
-        found = copy(self)
-        found._places = self._places[some]
-        return found
+        copied = copy(self)
+        copied._places = self._places[some]
+        return copied
 
     def __len__(self) -> int:
         return len(self._places)
@@ -38,9 +38,9 @@ class LazySequence(Sequence[T]):
     def __getitem__(self, index: int | slice) -> T | Self:
         if isinstance(index, slice):
             return self.part(index)
-        at = range(len(self))[index]
-        (found,) = self._build(self._places[at : at + 1])
-        return found
+        place = range(len(self))[index]
+        (built,) = self._build(self._places[place : place + 1])
+        return built
 
     def __iter__(self) -> Iterator[T]:
         for start in range(0, len(self), AT_ONCE):

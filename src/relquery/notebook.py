@@ -124,10 +124,10 @@ class Magic:
             raise ConfigError(
                 f"{rest.strip()!r} is on the first line of the cell. SQL begins on the line below."
             )
-        found = self._ask(options, rest if cell is None else cell)
+        answer = self._ask(options, rest if cell is None else cell)
         if options.out is not None:
-            self._shell.push({options.out: found})
-        return found
+            self._shell.push({options.out: answer})
+        return answer
 
     def _ask(self, options: argparse.Namespace, sql: str) -> Any:
         con, variables = self._connection(options.con or "con"), self._shell.user_ns
@@ -140,10 +140,10 @@ class Magic:
 
     def _connection(self, name: str) -> Connection:
         """The connection in a variable."""
-        found = self._shell.user_ns.get(name)
-        if not isinstance(found, Connection):
+        connection = self._shell.user_ns.get(name)
+        if not isinstance(connection, Connection):
             raise ConfigError(f"The variable {name!r} is not a relquery connection. {_CONNECT}")
-        return found
+        return connection
 
 
 @contextmanager
@@ -155,7 +155,7 @@ def _warnings_as_lines() -> Iterator[None]:
         try:
             yield
         finally:
-            for text in dict.fromkeys(str(one.message) for one in caught):
+            for text in dict.fromkeys(str(warning.message) for warning in caught):
                 print(f"Warning: {text}", file=sys.stderr)
 
 

@@ -92,12 +92,12 @@ Message = tuple[Role, list[Span]]
 
 def messages(prompt: Prompt) -> list[Message]:
     """The spans of each message. A message begins if the role changes or a span `begins` one."""
-    found: list[Message] = []
+    merged: list[Message] = []
     for span in prompt:
-        if not found or span.begins or found[-1][0] is not span.role:
-            found.append((span.role, []))
-        found[-1][1].append(span)
-    return found
+        if not merged or span.begins or merged[-1][0] is not span.role:
+            merged.append((span.role, []))
+        merged[-1][1].append(span)
+    return merged
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,9 @@ class Adjustments:
     @property
     def given(self) -> dict[str, Any]:
         """Those that change anything, by name."""
-        values = {one.name: (getattr(self, one.name), one.default) for one in fields(self)}
+        values = {
+            setting.name: (getattr(self, setting.name), setting.default) for setting in fields(self)
+        }
         return {name: value for name, (value, default) in values.items() if value != default}
 
 
@@ -240,25 +242,25 @@ class Sampling:
             self._check_schema(self.schema)
 
     def _check_adjustments(self) -> None:
-        found = self.adjustments
-        if isinstance(found, Mapping):
-            found = Adjustments(**found)
-        if found is None or not found.given:
+        given = self.adjustments
+        if isinstance(given, Mapping):
+            given = Adjustments(**given)
+        if given is None or not given.given:
             object.__setattr__(self, "adjustments", None)
             return
-        object.__setattr__(self, "adjustments", found)
-        name = next(iter(found.given))
+        object.__setattr__(self, "adjustments", given)
+        name = next(iter(given.given))
         if self.labels:
             raise ConfigError(f"labels and {name} are both given; give only one of them.")
         form = next((each for each in _FORMS if getattr(self, each)), None)
-        if form is not None and (found.min_tokens or found.ignore_eos):
+        if form is not None and (given.min_tokens or given.ignore_eos):
             raise ConfigError(
                 f"{form} is given with min_tokens or ignore_eos; an answer of a form ends with it. "
                 "Leave them out."
             )
-        if found.min_tokens > self.max_tokens:
+        if given.min_tokens > self.max_tokens:
             raise ConfigError(
-                f"min_tokens is {found.min_tokens}, more than max_tokens, which is "
+                f"min_tokens is {given.min_tokens}, more than max_tokens, which is "
                 f"{self.max_tokens}. Lower it."
             )
 
@@ -317,7 +319,7 @@ class Sampling:
                 f"scored is given with temperature {self.temperature}; labels are weighed, not "
                 "drawn. Leave the temperature at 0."
             )
-        told = next((one for one in _LOGPROBS if getattr(self, one) is not None), None)
+        told = next((setting for setting in _LOGPROBS if getattr(self, setting) is not None), None)
         if self.scored and told is not None:
             raise ConfigError(
                 f"scored and {told} are both given; labels that are weighed are not drawn token "
@@ -406,7 +408,7 @@ def _beginning(value: object) -> str:
 
 
 def _settings(sampling: Sampling) -> dict[str, Any]:
-    return {one.name: getattr(sampling, one.name) for one in fields(Sampling)}
+    return {setting.name: getattr(sampling, setting.name) for setting in fields(Sampling)}
 
 
 _NUMBERS: dict[str, tuple[type, ...]] = {

@@ -181,13 +181,13 @@ class Report:
     @property
     def by_model(self) -> dict[str, Report]:
         """The stages that asked each model, by its name, with their seconds."""
-        found: dict[str, list[StageReport]] = {}
+        by_name: dict[str, list[StageReport]] = {}
         for stage in self.stages:
             if stage.model:
-                found.setdefault(stage.model, []).append(stage)
+                by_name.setdefault(stage.model, []).append(stage)
         return {
             name: Report(tuple(stages), sum(stage.seconds for stage in stages))
-            for name, stages in found.items()
+            for name, stages in by_name.items()
         }
 
     @property
@@ -287,7 +287,7 @@ def in_columns(cells: Mapping[str, Sequence[str]], *, numbers: bool = False) -> 
     widths = [max(map(len, column)) for column in columns]
     rows = zip(*columns, strict=True)
     ways = [str.ljust, *[str.rjust if numbers else str.ljust] * (len(columns) - 1)]
-    aligned = ([to(*one) for to, *one in zip(ways, row, widths, strict=True)] for row in rows)
+    aligned = ([to(*cell) for to, *cell in zip(ways, row, widths, strict=True)] for row in rows)
     return "\n".join("  ".join(row).rstrip() for row in aligned)
 
 
@@ -299,7 +299,7 @@ def wilson_interval(share: float, count: int) -> tuple[float, float]:
     z = _NORMAL_95
     middle = share + z**2 / (2 * count)
     spread = z * sqrt(share * (1 - share) / count + (z / (2 * count)) ** 2)
-    low, high = ((middle + one) / (1 + z**2 / count) for one in (-spread, spread))
+    low, high = ((middle + side) / (1 + z**2 / count) for side in (-spread, spread))
     # Rounding must not leave the share itself outside.
     return max(0.0, min(low, share)), min(1.0, max(high, share))
 

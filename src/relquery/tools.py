@@ -126,8 +126,8 @@ class CallForm:
     def tag(self) -> str:
         """The mark with which calls begin, which no other text has; "" where an answer that begins
         as a call is one."""
-        found = _TAG.match(self.opening)
-        return found[0] if found else ""
+        match = _TAG.match(self.opening)
+        return match[0] if match else ""
 
 
 HERMES = CallForm(
@@ -206,11 +206,11 @@ class CallParser:
 
     def _text(self) -> Iterator[Delta]:
         opening, tag = self.form.opening, self.form.tag
-        at = self._held.find(tag) if tag else 0
-        if at < 0:
-            at = len(self._held) - _overlap(self._held, tag)
-        if at:
-            yield Delta(self._cut(at))
+        cut = self._held.find(tag) if tag else 0
+        if cut < 0:
+            cut = len(self._held) - _overlap(self._held, tag)
+        if cut:
+            yield Delta(self._cut(cut))
         if self._held.startswith(opening):
             self._cut(len(opening))
             self._state = "name"
@@ -231,29 +231,29 @@ class CallParser:
 
     def _arguments(self) -> Iterator[Delta]:
         """The characters of one JSON object: brackets count outside of strings."""
-        at = 0
-        while at < len(self._held):
+        start = 0
+        while start < len(self._held):
             is_string = self._open[-1:] == ['"']
-            found = (_IN_STRING if is_string else _OUTSIDE).search(self._held, at)
-            if found is None:
-                at = len(self._held)
+            match = (_IN_STRING if is_string else _OUTSIDE).search(self._held, start)
+            if match is None:
+                start = len(self._held)
                 break
-            if found[0] == "\\":
-                if found.end() == len(self._held):
-                    at = found.start()
+            if match[0] == "\\":
+                if match.end() == len(self._held):
+                    start = match.start()
                     break
-                at = found.end() + 1
+                start = match.end() + 1
                 continue
-            at = found.end()
-            if is_string or found[0] in "]}":
+            start = match.end()
+            if is_string or match[0] in "]}":
                 self._open = self._open[:-1]
             else:
-                self._open.append(found[0])
+                self._open.append(match[0])
             if not self._open:
                 self._state = "end" if self.form.end else "next"
                 break
-        if at:
-            yield Delta(call=self.calls - 1, arguments=self._cut(at))
+        if start:
+            yield Delta(call=self.calls - 1, arguments=self._cut(start))
 
     def _next(self) -> None:
         further = None if self.form.between is None else self.form.between + self.form.begin
@@ -277,8 +277,8 @@ class CallParser:
         return self._cut(len(self._held))
 
     def _cut(self, count: int) -> str:
-        found, self._held = self._held[:count], self._held[count:]
-        return found
+        text, self._held = self._held[:count], self._held[count:]
+        return text
 
 
 def read_calls(text: str, form: CallForm) -> tuple[str, list[ToolCall]]:

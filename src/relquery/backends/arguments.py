@@ -21,7 +21,9 @@ def split_adapter(model: str) -> tuple[str, str]:
     if Path(model).exists():
         return model, ""
     parts = model.split("+")
-    pairs = [("+".join(parts[:at]), "+".join(parts[at:])) for at in range(len(parts) - 1, 0, -1)]
+    pairs = [
+        ("+".join(parts[:index]), "+".join(parts[index:])) for index in range(len(parts) - 1, 0, -1)
+    ]
     named = [pair for pair in pairs if all(pair)]
     return max(named, key=lambda pair: Path(pair[1]).is_dir(), default=(model, ""))
 
@@ -31,15 +33,15 @@ def read_adapters(given: object, used: str = "") -> dict[str, str]:
 
     Raises ConfigError.
     """
-    found = {} if given is None else given
-    if not isinstance(found, Mapping) or not all(
+    adapters = {} if given is None else given
+    if not isinstance(adapters, Mapping) or not all(
         isinstance(name, str) and name and isinstance(where, str | Path)
-        for name, where in found.items()
+        for name, where in adapters.items()
     ):
         raise ConfigError(
             f"adapters is {given!r}; it must be a dict from names to folders or Hugging Face names."
         )
-    return {name: str(where) for name, where in found.items()} | ({used: used} if used else {})
+    return {name: str(where) for name, where in adapters.items()} | ({used: used} if used else {})
 
 
 def texts_of(name: str, given: Sequence[str]) -> tuple[str, ...]:

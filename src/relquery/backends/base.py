@@ -71,13 +71,13 @@ class Insight:
         One that is only compared with some texts may take more where it begins like one of them,
         but in other tokens than the tokenizer gives for that text.
         """
-        found: bool | None = self.ask("one_pass", sampling)
-        return found
+        answer: bool | None = self.ask("one_pass", sampling)
+        return answer
 
     def prompt_tokens(self, prompts: Sequence[Prompt], sampling: Sampling) -> list[int] | None:
         """Tokens of each prompt as it would be sent; 0 for one that would be refused."""
-        found: list[int] | None = self.ask("prompt_tokens", list(prompts), sampling)
-        return found
+        counts: list[int] | None = self.ask("prompt_tokens", list(prompts), sampling)
+        return counts
 
     def predict(
         self, prompt_tokens: Sequence[int], sampling: Sampling, cached: int = 0
@@ -86,8 +86,8 @@ class Insight:
 
         prompt_tokens: of each prompt. cached: how many of all of them the cache serves.
         """
-        found: float | None = self.ask("predict", prompt_tokens, sampling, cached)
-        return found
+        seconds: float | None = self.ask("predict", prompt_tokens, sampling, cached)
+        return seconds
 
     def runs(self, prompt: Prompt) -> list[TokenIds] | None:
         """Token ids of a prompt's own text with its template: before, between and after its
@@ -95,16 +95,16 @@ class Insight:
 
         Raises RequestError for a prompt that cannot be rendered.
         """
-        found: list[TokenIds] | None = self.ask("runs", prompt)
-        return found
+        token_ids: list[TokenIds] | None = self.ask("runs", prompt)
+        return token_ids
 
     def inspect(self, prompt: Prompt) -> tuple[SpanState, ...] | None:
         """The pieces of a prompt in order, and how much of each the cache would serve now.
 
         Raises RequestError for a prompt that cannot be rendered.
         """
-        found: tuple[SpanState, ...] | None = self.ask("inspect", prompt)
-        return found
+        states: tuple[SpanState, ...] | None = self.ask("inspect", prompt)
+        return states
 
     def prepare(self, prompts: Sequence[Prompt]) -> None:
         """Compute the states of prompts, so that later prompts with the same spans find them.

@@ -176,19 +176,19 @@ def _check_local(model: str) -> None:
     """Raises ConfigError for a provider's model, which the embedded engine cannot load."""
     if Path(model).exists() or model.startswith(("random:", "simulated:")):
         return
-    if found := _OF_OPENAI.fullmatch(model):
-        raise ConfigError(f"'{model}' is an OpenAI model. Write 'openai:{found['name']}'.")
-    if found := _BY_NAME.fullmatch(model):
-        provider = _FAMILIES[found["family"].lower()]
+    if match := _OF_OPENAI.fullmatch(model):
+        raise ConfigError(f"'{model}' is an OpenAI model. Write 'openai:{match['name']}'.")
+    if match := _BY_NAME.fullmatch(model):
+        provider = _FAMILIES[match["family"].lower()]
         raise ConfigError(
-            f"'{model}' is {_TITLES[provider]} model. Write '{provider}:{found['name']}'."
+            f"'{model}' is {_TITLES[provider]} model. Write '{provider}:{match['name']}'."
         )
-    if found := _ELSEWHERE.fullmatch(model):
+    if match := _ELSEWHERE.fullmatch(model):
         from relquery.model.gguf_store import find_in_ollama
 
         if find_in_ollama(model):
             return
-        provider = found["provider"]
+        provider = match["provider"]
         raise ConfigError(
             f"The model '{model}' cannot be opened: '{provider}' is not supported. Use "
             f"NAME after one of {', '.join(f'{name}:' for name in _PROVIDERS)}; for any "
@@ -274,11 +274,11 @@ def _check_not_of_provider(model: str, options: dict[str, Any]) -> None:
     from relquery.backends.provider.config import ProviderConfig
 
     known = {field.name for field in fields(ProviderConfig)}
-    if found := [option for option in options if option in known]:
-        are = "are options" if len(found) > 1 else "is an option"
+    if ignored := [option for option in options if option in known]:
+        are = "are options" if len(ignored) > 1 else "is an option"
         raise ConfigError(
-            f"{' and '.join(found)} {are} of models that a server answers for; '{model}' runs on "
-            f"this machine. Leave {'them' if len(found) > 1 else 'it'} out, or ask a provider, "
+            f"{' and '.join(ignored)} {are} of models that a server answers for; '{model}' runs on "
+            f"this machine. Leave {'them' if len(ignored) > 1 else 'it'} out, or ask a provider, "
             "e.g. openai:gpt-5-mini."
         )
 

@@ -25,23 +25,23 @@ Schema = Mapping[str, Any]
 def rebuilt(schema: Schema, change: Callable[[Any, str], Any]) -> dict[str, Any]:
     """A schema with those inside changed, its definitions too. change: gets one, and its place:
     the keyword, and its number or name there."""
-    found = dict(schema)
+    copy = dict(schema)
     for name, value in schema.items():
         if name in _SINGLE:
-            found[name] = change(value, name)
+            copy[name] = change(value, name)
         elif name in _LISTS and isinstance(value, list):
-            found[name] = [change(each, f"{name}/{at}") for at, each in enumerate(value)]
+            copy[name] = [change(each, f"{name}/{index}") for index, each in enumerate(value)]
         elif name in _NAMED and isinstance(value, dict):
-            found[name] = {key: change(each, f"{name}/{key}") for key, each in value.items()}
-    return found
+            copy[name] = {key: change(each, f"{name}/{key}") for key, each in value.items()}
+    return copy
 
 
 def _inside(schema: Any) -> Iterator[Any]:
     """The schemas inside a schema, one level deeper."""
-    found: list[Any] = []
+    inner: list[Any] = []
     if isinstance(schema, dict):
-        rebuilt(schema, lambda each, place: found.append(each))
-    yield from found
+        rebuilt(schema, lambda each, place: inner.append(each))
+    yield from inner
 
 
 def closed(schema: str) -> dict[str, Any]:
@@ -67,14 +67,14 @@ def _close_object(schema: Schema, where: str, all_keys: bool = True) -> dict[str
 
     Raises ConfigError for a required name that no key may have.
     """
-    found = dict(schema)
-    if not isinstance(found.get("properties"), dict):
-        return found
-    properties, others = dict(found["properties"]), found.get("additionalProperties", True)
-    given = _names(found)
+    closed = dict(schema)
+    if not isinstance(closed.get("properties"), dict):
+        return closed
+    properties, others = dict(closed["properties"]), closed.get("additionalProperties", True)
+    given = _names(closed)
     for name in given:
         if name not in properties:
-            if others is False or (others is not True and "patternProperties" in found):
+            if others is False or (others is not True and "patternProperties" in closed):
                 raise ConfigError(
                     f"{where} requires the key {name!r}, which is not among its properties and "
                     "which additionalProperties forbids. Add it to the properties."
@@ -82,7 +82,7 @@ def _close_object(schema: Schema, where: str, all_keys: bool = True) -> dict[str
             properties[name] = others
     required = [name for name in properties if all_keys or name in given]
     closing = {"required": required, "additionalProperties": False}
-    return found | {"properties": properties} | closing
+    return closed | {"properties": properties} | closing
 
 
 def _names(schema: Schema) -> list[str]:
@@ -121,9 +121,9 @@ def followed(schema: str, all_keys: bool = True) -> str:
     if isinstance(whole, dict):
         whole = {name: value for name, value in whole.items() if name != "$schema"}
     reader = _Reader(whole, all_keys)
-    found = reader.written(whole, "The schema")
-    reader.check_references(found)
-    return json.dumps(found)
+    text = reader.written(whole, "The schema")
+    reader.check_references(text)
+    return json.dumps(text)
 
 
 def arguments_followed(schema: str) -> str:
@@ -160,13 +160,13 @@ class _Reader:
                     f"{where} has {name} as earlier drafts have it, which is not supported. Use "
                     "prefixItems for the first items, and items for the others."
                 )
-        found = self._with_one_of(schema, where, is_open)
+        closed = self._with_one_of(schema, where, is_open)
         if not is_open:
-            found = _close_object(found, where, self._all_keys)
-        _check_numbers([found[name] for name in _NUMBERS if name in found], where)
-        found = _with_patterns(_with_keys(found, where), where)
+            closed = _close_object(closed, where, self._all_keys)
+        _check_numbers([closed[name] for name in _NUMBERS if name in closed], where)
+        closed = _with_patterns(_with_keys(closed, where), where)
         return rebuilt(
-            found,
+            closed,
             lambda inner, place: self.written(
                 inner, f"{where}/{place}", is_open or place.startswith("allOf/")
             ),
@@ -217,7 +217,7 @@ class _Reader:
                 f"most is {_MOST_LEVELS}. Ask for less."
             )
         ending: set[str] = set()
-        while more := {one for one in pointers - ending if _ends(targets[one], ending)}:
+        while more := {pointer for pointer in pointers - ending if _ends(targets[pointer], ending)}:
             ending |= more
         if not _ends(whole, ending):
             raise ConfigError(
@@ -249,35 +249,33 @@ def _refusal(schema: str) -> str:
 
 def _with_keys(schema: dict[str, Any], where: str) -> dict[str, Any]:
     """The schema of an object without what its required keys say already."""
-    found = dict(schema)
-    if found.get("uniqueItems") is False:
-        del found["uniqueItems"]
-    least, present = found.get("minProperties", 0), len(set(_names(found)))
+    copy = dict(schema)
+    if copy.get("uniqueItems") is False:
+        del copy["uniqueItems"]
+    least, present = copy.get("minProperties", 0), len(set(_names(copy)))
     if isinstance(least, int) and least <= present:
-        found.pop("minProperties", None)
+        copy.pop("minProperties", None)
     elif isinstance(least, int) and least > 1:
         raise ConfigError(
             f"{where} has minProperties {least}, and {present} keys are required: an answer could "
             "have the same key twice. Name the keys in `required`."
         )
-    return found
+    return copy
 
 
 def _with_patterns(schema: dict[str, Any], where: str) -> dict[str, Any]:
     """The schema with patterns as ECMA-262 understands them, and dates that exist."""
-    found = dict(schema)
-    if isinstance(found.get("pattern"), str):
-        found["pattern"] = _pattern(found["pattern"], where)
-    if isinstance(keys := found.get("patternProperties"), dict):
-        found["patternProperties"] = {_pattern(key, where): keys[key] for key in keys}
-    named = found.get("format")
+    copy = dict(schema)
+    if isinstance(copy.get("pattern"), str):
+        copy["pattern"] = _pattern(copy["pattern"], where)
+    if isinstance(keys := copy.get("patternProperties"), dict):
+        copy["patternProperties"] = {_pattern(key, where): keys[key] for key in keys}
+    named = copy.get("format")
     dates = _FORMATS.get(named) if isinstance(named, str) else None
     if dates is not None:
-        del found["format"]
-        return (
-            _joined(found, {"pattern": dates}) if "pattern" in found else found | {"pattern": dates}
-        )
-    return found
+        del copy["format"]
+        return _joined(copy, {"pattern": dates}) if "pattern" in copy else copy | {"pattern": dates}
+    return copy
 
 
 def _joined(schema: Schema, other: Schema) -> dict[str, Any]:
@@ -296,15 +294,15 @@ _PIECE = re.compile(r"\\.|\[\^?|\]|\(\?|&&|--|~~|.", re.DOTALL)
 def _pattern(pattern: str, where: str) -> str:
     """The pattern with its short forms written out. Raises ConfigError for what Rust's regular
     expressions, which the library has, understand in another way than ECMA-262."""
-    found, in_class = list[str](), False
+    parts, in_class = list[str](), False
     for piece in _PIECE.finditer(pattern):
-        text, at = piece[0], piece.start()
+        text, start = piece[0], piece.start()
         is_strange = (
             (text[0] == "[" and in_class)
             or (text in ("&&", "--", "~~") and in_class)
-            or (text == "(?" and not in_class and pattern[at + 2 : at + 3] != ":")
-            or (text == "^" and not in_class and at > 0)
-            or (text == "$" and not in_class and at + 1 < len(pattern))
+            or (text == "(?" and not in_class and pattern[start + 2 : start + 3] != ":")
+            or (text == "^" and not in_class and start > 0)
+            or (text == "$" and not in_class and start + 1 < len(pattern))
             or (text[0] == "\\" and text[1:] in ("A", "z", "p", "P", "Q", "a", "b", "B", "x{"))
             or (text[0] == "\\" and in_class and text[1:] in _NOT_MEANT)
         )
@@ -316,15 +314,15 @@ def _pattern(pattern: str, where: str) -> str:
             )
         if text[0] == "\\" and text[1:] in _MEANT:
             meant = _MEANT[text[1:]]
-            found.append(meant if in_class else f"[{meant}]")
+            parts.append(meant if in_class else f"[{meant}]")
         elif text[0] == "\\" and text[1:] in _NOT_MEANT:
-            found.append(f"[^{_NOT_MEANT[text[1:]]}]")
+            parts.append(f"[^{_NOT_MEANT[text[1:]]}]")
         elif text == "." and not in_class:
-            found.append(r"[^\n\r\u2028\u2029]")
+            parts.append(r"[^\n\r\u2028\u2029]")
         else:
-            found.append(text)
+            parts.append(text)
         in_class = text[0] == "[" or (in_class and text != "]")
-    return "".join(found)
+    return "".join(parts)
 
 
 def _check_numbers(value: Any, where: str) -> None:
@@ -343,14 +341,14 @@ def _check_numbers(value: Any, where: str) -> None:
 
 def _at(whole: Any, pointer: str) -> Any:
     """What a reference leads to; None if there is nothing."""
-    found = whole
+    value = whole
     for part in pointer.split("/")[1:]:
         name = unquote(part).replace("~1", "/").replace("~0", "~")
-        if isinstance(found, list) and name in map(str, range(len(found))):
-            found = found[int(name)]
+        if isinstance(value, list) and name in map(str, range(len(value))):
+            value = value[int(name)]
         else:
-            found = found.get(name) if isinstance(found, dict) else None
-    return found
+            value = value.get(name) if isinstance(value, dict) else None
+    return value
 
 
 def _parts(schema: Any) -> Iterator[dict[str, Any]]:

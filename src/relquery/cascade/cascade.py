@@ -173,8 +173,8 @@ def run_cascade(
     )
     decision, heard = drive(steps, ask, agree)
     kept = own or decision.accepted.tolist()
-    found = [heard[call] if call in heard else kept[call] for call in range(calls)]
-    return CascadeResult(found, decision.labels.asked, report_of(decision, rows, targets))
+    verdicts = [heard[call] if call in heard else kept[call] for call in range(calls)]
+    return CascadeResult(verdicts, decision.labels.asked, report_of(decision, rows, targets))
 
 
 def drive(
@@ -198,7 +198,7 @@ def drive(
                     "one for each, None where there is none."
                 )
             heard.update(zip(calls, answers, strict=True))
-            wanted = steps.send([agree(*one) for one in zip(calls, answers, strict=True)])
+            wanted = steps.send([agree(*pair) for pair in zip(calls, answers, strict=True)])
     except StopIteration as stop:
         decision: D = stop.value
     return decision, heard
@@ -224,7 +224,7 @@ def _inputs(scores: Any, vectors: Any) -> tuple[Floats, Floats | None]:
     if (scores is None) == (vectors is None):
         raise ConfigError("Give either scores= of a proxy or vectors= to train a head on.")
     if scores is not None:
-        given = np.array([np.nan if one is None else one for one in scores], np.float64)
+        given = np.array([np.nan if score is None else score for score in scores], np.float64)
         if np.isinf(given).any():
             raise ConfigError("scores has an infinite one. Give None for calls without a score.")
         return given, None

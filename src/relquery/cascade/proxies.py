@@ -75,8 +75,8 @@ def _dual_logistic(features: Floats, yes: Bools) -> Floats:
     _, values, axes = np.linalg.svd(features[:, 1:], full_matrices=False)
     kept = axes[values > 1e-9 * max(float(values.max(initial=0.0)), 1e-300)]
     small = np.concatenate([np.ones((len(features), 1)), features[:, 1:] @ kept.T], axis=1)
-    found = fit_logistic(small, yes, float(features.shape[1]) / 4)
-    return np.concatenate([found[:1], found[1:] @ kept])
+    weights = fit_logistic(small, yes, float(features.shape[1]) / 4)
+    return np.concatenate([weights[:1], weights[1:] @ kept])
 
 
 def _features(scores: Floats) -> Floats:

@@ -245,13 +245,13 @@ def _sides(
         bottom = plan(chances[::-1], rows[::-1], free[::-1], missed, failure, exact=False)
     split = _meeting(top, bottom, chances)
     sides = []
-    for found, order, wrong in (
+    for side, order, wrong in (
         (top, ranked[:split], False),
         (bottom, ranked[split:][::-1], True),
     ):
-        if found is not None:
-            open_ = ~labels.asked[order] & ~heavy(weights[order], found.rate)
-            sides.append(Side(order, wrong, toss(weights[order], open_, found.rate, rng), found))
+        if side is not None:
+            open_ = ~labels.asked[order] & ~heavy(weights[order], side.rate)
+            sides.append(Side(order, wrong, toss(weights[order], open_, side.rate, rng), side))
     return sides
 
 

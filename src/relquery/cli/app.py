@@ -85,12 +85,12 @@ _SETTINGS = {"resume": {"allow_extra_args": True, "ignore_unknown_options": True
 def command(name: str) -> Any:
     """A command by its name, ready to run."""
     module, _ = COMMANDS[name]
-    found = getattr(import_module(f"relquery.cli.{module}"), name.replace(" ", "_"))
-    if isinstance(found, typer.Typer):
-        made: Any = get_group(found)
+    member = getattr(import_module(f"relquery.cli.{module}"), name.replace(" ", "_"))
+    if isinstance(member, typer.Typer):
+        made: Any = get_group(member)
     else:
         alone = typer.Typer(add_completion=False, rich_markup_mode="rich")
-        alone.command(name, context_settings=_SETTINGS.get(name))(found)
+        alone.command(name, context_settings=_SETTINGS.get(name))(member)
         made = get_command(alone)
     made.name = name
     return made
@@ -108,8 +108,8 @@ class _Commands(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         if (both := " ".join(args[:2])) in self.commands:
             args = [both, *args[2:]]
-        name, found, rest = super().resolve_command(ctx, args)
-        return name, found and command(str(name)), rest
+        name, subcommand, rest = super().resolve_command(ctx, args)
+        return name, subcommand and command(str(name)), rest
 
 
 app = typer.Typer(

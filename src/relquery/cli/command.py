@@ -36,17 +36,19 @@ def command_of(options: type[Any]) -> Callable[..., None]:
 
     hints = get_type_hints(options)
     panels = {
-        name: getattr(one, PANEL, None) for one in options.__mro__ for name in _own_fields(one)
+        name: getattr(base, PANEL, None) for base in options.__mro__ for name in _own_fields(base)
     }
     shape = inspect.signature(options)
     parameters = []
-    for one in shape.parameters.values():
-        kind = hints[one.name]
-        if (known := options.__dataclass_fields__[one.name].metadata.get(_OF_TYPER)) is not None:
+    for parameter in shape.parameters.values():
+        kind = hints[parameter.name]
+        if (
+            known := options.__dataclass_fields__[parameter.name].metadata.get(_OF_TYPER)
+        ) is not None:
             make, names, help, more = known
-            panel = {"rich_help_panel": panels[one.name]} | more
+            panel = {"rich_help_panel": panels[parameter.name]} | more
             kind = Annotated[kind, make(*names, help=help, **panel)]
-        parameters.append(one.replace(annotation=kind))
+        parameters.append(parameter.replace(annotation=kind))
     run.__signature__ = shape.replace(parameters=parameters)  # type: ignore[attr-defined]
     run.__doc__ = options.__doc__
     return run
@@ -54,15 +56,15 @@ def command_of(options: type[Any]) -> Callable[..., None]:
 
 def pairs(option: str, given: Sequence[str] | None, example: str) -> dict[str, str]:
     """What an option says that is given as NAME=VALUE, several times. Raises ConfigError."""
-    found: dict[str, str] = {}
+    by_name: dict[str, str] = {}
     for each in given or ():
         name, equals, value = each.partition("=")
-        if not equals or not name.strip() or name in found:
+        if not equals or not name.strip() or name in by_name:
             raise ConfigError(
                 f"{option} is {each!r}; write NAME=..., each NAME once, e.g. {option} {example}."
             )
-        found[name] = value
-    return found
+        by_name[name] = value
+    return by_name
 
 
 class OutputFormat(Enum):

@@ -26,8 +26,8 @@ def doctor(
 
     relquery doctor -m Qwen/Qwen3-0.6B
     """
-    for name, found in installation().items():
-        typer.echo(f"{name:<13} {found}")
+    for name, told in installation().items():
+        typer.echo(f"{name:<13} {told}")
     if model is not None:
         check_model(model)
 
@@ -39,7 +39,7 @@ _PACKAGES = "duckdb", "torch", "transformers", "vllm"
 
 def installation() -> Mapping[str, str]:
     """By name. Raises ConfigError if RELQUERY_TARGET names a target that is not here."""
-    found = {
+    versions = {
         "relquery": version("relquery"),
         "Python": f"{platform.python_version()}, {platform.platform()}",
         "processor": f"{os.cpu_count()} cores",
@@ -47,10 +47,10 @@ def installation() -> Mapping[str, str]:
     }
     for package in _PACKAGES:
         try:
-            found[package] = version(package)
+            versions[package] = version(package)
         except PackageNotFoundError:
-            found[package] = "not installed"
-    return found
+            versions[package] = "not installed"
+    return versions
 
 
 def check_model(name: str) -> None:

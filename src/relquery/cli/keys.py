@@ -99,14 +99,14 @@ def add(
 @keys.command("list")
 def list_(file: _File = _USUAL) -> None:
     """Show the keys of a file: names, limits and how each begins."""
-    found, now = read_keys(file), datetime.now(UTC)
+    known, now = read_keys(file), datetime.now(UTC)
     shown = [each.name for each in fields(Key) if each.name != "hash"]
     columns = {
-        name.replace("_", " "): [_text(getattr(key, name)) for key in found] for name in shown
+        name.replace("_", " "): [_text(getattr(key, name)) for key in known] for name in shown
     }
     columns["expires"] = [
         text if key.is_valid(now) else f"{text} (expired)"
-        for key, text in zip(found, columns["expires"], strict=True)
+        for key, text in zip(known, columns["expires"], strict=True)
     ]
     Console().print(table(columns, words=tuple(columns), lines=True))
 

@@ -117,13 +117,13 @@ class LedgerOptions:
             console.print(_overview(str(self.path), groups, runs, console.width))
             return
         shown = {"ledger": str(self.path), "runs": list(map(_run, runs))}
-        times = ({"first": _iso(one.first), "last": _iso(one.last)} for one in groups)
-        models = [asdict(one) | each for one, each in zip(groups, times, strict=True)]
+        times = ({"first": _iso(group.first), "last": _iso(group.last)} for group in groups)
+        models = [asdict(group) | each for group, each in zip(groups, times, strict=True)]
         typer.echo(to_json(shown | {"models": models}))
 
     def _prune(self, wanted: RecordFilter, groups: Sequence[Group]) -> None:
-        answers = sum(one.answers for one in groups)
-        failures = sum(one.failed if wanted.failed else one.failures for one in groups)
+        answers = sum(group.answers for group in groups)
+        failures = sum(group.failed if wanted.failed else group.failures for group in groups)
         if not answers and not failures:
             say("Nothing to delete.")
             return
@@ -148,13 +148,13 @@ def read_time(option: str, given: str | None, now: float) -> float | None:
             return max(0.0, now - timedelta(**{_UNITS[ago[2]]: int(ago[1])}).total_seconds())
         return 0.0  # longer ago than any time
     try:
-        found = datetime.fromisoformat(given)
+        moment = datetime.fromisoformat(given)
     except ValueError:
         raise ConfigError(
             f"{option} {given}: expected a date, a time or so long ago, e.g. 2026-11-20, "
             "2026-11-20T18:00 or 7d."
         ) from None
-    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def _instant(seconds: float) -> datetime:
@@ -182,8 +182,8 @@ def _overview(
     rows.sort(key=lambda row: row[0].number if row[0] else 0)
     cells = [_of_run(run) | _of_group(group) for run, group in rows]
     columns = {name: [row[name] for row in cells] for name in _of_run(None) | _of_group(None)}
-    answers, failed = sum(one.answers for one in groups), sum(one.failed for one in groups)
-    usd = [one.usd for one in groups if one.usd is not None]
+    answers, failed = sum(group.answers for group in groups), sum(group.failed for group in groups)
+    usd = [group.usd for group in groups if group.usd is not None]
     paid = f", {sum(usd):.4f} USD" if usd else ""
     total = f"{path}: {_many(answers, 'answer')}, {_many(failed, 'failed call')}{paid}"
     return table(columns, printable(total), width, _WORDS, lines=True)
@@ -234,9 +234,9 @@ def as_rows(entries: Sequence[Sequence[Any]]) -> pa.Table:
     for name in names:
         values = columns.get(name, ())
         if name == "at":
-            values = tuple(None if one is None else _instant(one) for one in values)
+            values = tuple(None if value is None else _instant(value) for value in values)
         elif name not in _TYPES:
-            values = tuple(one and valid(one) for one in values)
+            values = tuple(value and valid(value) for value in values)
         arrays[name] = pa.array(values, _TYPES.get(name, pa.string()))
     return pa.table(arrays)
 
@@ -277,26 +277,28 @@ def batches(
         count = forget_batch(path, forget)
         typer.echo(f"The batch {forget} is forgotten. It had {count:,} requests.")
         return
-    found = shown_batches(path, base_url, cancel=cancel)
-    if not found:
+    shown = shown_batches(path, base_url, cancel=cancel)
+    if not shown:
         say(f"{path} has no batches.")
         return
     console = Console()
-    columns, width = _of_batches(found), console.width
+    columns, width = _of_batches(shown), console.width
     console.print(table(columns, printable(str(path)), width, _WORDS, readable=width))
-    for server in dict.fromkeys(each.not_asked for each in found if each.not_asked):
+    for server in dict.fromkeys(each.not_asked for each in shown if each.not_asked):
         say(f"{server} was not asked. Give its address: relquery batches {path} --base-url URL")
     if cancel:
-        count = sum(each.is_cancelled for each in found)
+        count = sum(each.is_cancelled for each in shown)
         say("1 batch was cancelled." if count == 1 else f"{count:,} batches were cancelled.")
 
 
 def _of_batches(found: Sequence[ShownBatch]) -> dict[str, list[str]]:
     return {
-        "begun": [datetime.fromtimestamp(one.begun).strftime("%Y-%m-%d %H:%M") for one in found],
-        "model": [printable(one.model) for one in found],
-        "requests": [f"{one.size:,}" for one in found],
-        "done": ["" if one.done is None else f"{one.done:,}" for one in found],
-        "state": [one.state for one in found],
-        "id": [printable(one.remote or "") for one in found],
+        "begun": [
+            datetime.fromtimestamp(batch.begun).strftime("%Y-%m-%d %H:%M") for batch in found
+        ],
+        "model": [printable(batch.model) for batch in found],
+        "requests": [f"{batch.size:,}" for batch in found],
+        "done": ["" if batch.done is None else f"{batch.done:,}" for batch in found],
+        "state": [batch.state for batch in found],
+        "id": [printable(batch.remote or "") for batch in found],
     }

@@ -87,10 +87,10 @@ def fetch(
     with exits_when_interrupted(
         "Interrupted. What has come is kept; run the same command for the rest."
     ):
-        found = forecast.fetch(name)
-    is_encoder = any(each.name == found and each.is_encoder for each in forecast.catalogue())
+        path = forecast.fetch(name)
+    is_encoder = any(each.name == path and each.is_encoder for each in forecast.catalogue())
     option = "--embedder" if is_encoder else "-m"
-    say(f"{found} is here. Use it: relquery sql {option} {found} ...")
+    say(f"{path} is here. Use it: relquery sql {option} {path} ...")
 
 
 def _print(
@@ -111,9 +111,9 @@ def _print(
         console.print(table(columns, words=("model", "licence", ""), whole="model"))
         console.print()
     known = {name_of(each) for each in listed}
-    for one in here:
-        if one.name not in known:
-            _say(console, f"Also here: {one.name} ({_gb(one.size)} GB, {one.where})")
+    for model in here:
+        if model.name not in known:
+            _say(console, f"Also here: {model.name} ({_gb(model.size)} GB, {model.where})")
     for each in chosen:
         _say(console, _reason(each, name_of(each) in names))
 

@@ -78,7 +78,8 @@ class OrderComparison:
     def _is_cached(self) -> bool:
         """Whether a provider's cache takes part in any bill."""
         return any(
-            one.bill is not None and one.bill.read + one.bill.written for one in self._reports
+            report.bill is not None and report.bill.read + report.bill.written
+            for report in self._reports
         )
 
     def _too_short(self) -> Iterator[str]:
@@ -99,7 +100,7 @@ class OrderComparison:
             "best": self.best,
             "methods": list(map(_method, self._reports)),
             "left_out": dict(self.left_out),
-            "dependencies": [asdict(one) for one in self._best.dependencies],
+            "dependencies": [asdict(dependency) for dependency in self._best.dependencies],
         }
 
 

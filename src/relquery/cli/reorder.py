@@ -235,6 +235,6 @@ def write_order(schedule: Schedule, names: Sequence[str], path: Path) -> None:
     flat = pa.array(names, pa.string()).take(pa.array(schedule.fields.reshape(-1)))
     lists = pa.LargeListArray.from_arrays(np.arange(rows + 1, dtype=np.int64) * fields, flat)
     if path.suffix.lower() == ".csv":
-        texts = [json.dumps(one, ensure_ascii=False) for one in lists.to_pylist()]
+        texts = [json.dumps(order, ensure_ascii=False) for order in lists.to_pylist()]
         lists = pa.array(texts, pa.string())
     write_rows(pa.table({"row": schedule.rows, "fields": lists}), path)

@@ -208,8 +208,10 @@ serve = command_of(Serve)
 def _banner(config: ServeConfig, server: Server, port: int) -> Iterator[str]:
     """Where a server serves, and what to try."""
     host, facts = config.host, server.model(None).facts
-    at = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
-    url, names = f"http://{at}:{port}", ", ".join(server.models)
+    address = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(
+        host, f"[{host}]" if ":" in host else host
+    )
+    url, names = f"http://{address}:{port}", ", ".join(server.models)
     key = "" if config.keys is None else '-H "Authorization: Bearer $KEY" '
     asked = {"model": server.models[0], "messages": [{"role": "user", "content": "Hello"}]}
     yield (
@@ -226,15 +228,15 @@ def _banner(config: ServeConfig, server: Server, port: int) -> Iterator[str]:
 
 def _models(given: Sequence[str]) -> list[tuple[str, str]]:
     """Models with their names, of which only the first may be "". Raises ConfigError."""
-    found: list[tuple[str, str]] = []
+    rows: list[tuple[str, str]] = []
     for each in given:
         name, _, model = each.partition("=")
         if not model or ":" in name or "/" in name:  # as in random:layers=8
-            name, model = "" if not found else each, each
-        if name in dict(found):
+            name, model = "" if not rows else each, each
+        if name in dict(rows):
             raise ConfigError(f"--model {each}: '{name}' is another model. Give another NAME.")
-        found.append((name, model))
-    return found
+        rows.append((name, model))
+    return rows
 
 
 def mcp(

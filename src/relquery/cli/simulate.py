@@ -242,7 +242,9 @@ class Simulate:
             f"{first.relqueries:,} relQueries of {first.requests:,} requests on {self.cost}: "
             "seconds of latency"
         )
-        columns = by_rows(row for one, summary in summaries.items() for row in _rows(one, summary))
+        columns = by_rows(
+            row for policy, summary in summaries.items() for row in _rows(policy, summary)
+        )
         console = Console(soft_wrap=True)
         console.print(table(columns, title, None, ("policy",), lines=True))
         console.print("hits: prompt tokens from the cache. in: seconds until the last answer.")

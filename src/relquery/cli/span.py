@@ -252,12 +252,12 @@ def _document(result: SpanResult) -> dict[str, object]:
     counts = ("prompt_tokens", "cached_tokens", "output_tokens")
     generations: Sequence[dict[str, object]] = [
         {
-            "where": one.where,
-            "text": one.answer.text,
-            "finish": one.answer.finish.value,
-            **{name: getattr(one.answer, name) for name in counts},
+            "where": generation.where,
+            "text": generation.answer.text,
+            "finish": generation.answer.finish.value,
+            **{name: getattr(generation.answer, name) for name in counts},
         }
-        for one in report.generations
+        for generation in report.generations
     ]
     return {
         "text": result.text,

@@ -39,15 +39,15 @@ def find_table(given: str) -> tuple[str, Path]:
 
 def find_tables(given: Sequence[str]) -> dict[str, Path]:
     """Paths of several tables by name. Raises TableError for two of one name."""
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     for name, path in map(find_table, given):
-        if name in found:
+        if name in paths:
             raise TableError(
-                f"Two tables are named '{name}': {found[name]} and {path}. Rename one of them: "
+                f"Two tables are named '{name}': {paths[name]} and {path}. Rename one of them: "
                 f"--table other={path}."
             )
-        found[name] = path
-    return found
+        paths[name] = path
+    return paths
 
 
 def check_rate(option: str, value: float) -> None:
@@ -121,7 +121,7 @@ def _source(database: Database, path: Path, table: str | None) -> str:
 
 
 def _source_in_database(database: Database, path: Path, table: str | None) -> str:
-    found = database.fetch(
+    rows = database.fetch(
         "SELECT DISTINCT schema_name AS s, table_name AS t FROM duckdb_columns() "
         f"WHERE database_name = {quoted_text(path.name)} AND NOT internal ORDER BY ALL"
     ).to_pylist()
@@ -129,7 +129,7 @@ def _source_in_database(database: Database, path: Path, table: str | None) -> st
         (row["t"] if row["s"] == "main" else f"{row['s']}.{row['t']}"): ".".join(
             map(quoted, (path.name, row["s"], row["t"]))
         )
-        for row in found
+        for row in rows
     }
     if table in places:
         return places[table]
@@ -187,11 +187,11 @@ def split_names(text: str) -> list[str]:
     A name that holds a comma, an arrow or a space at its end stands in double quotes, in which a
     quote is doubled, as in CSV.
     """
-    names, at, comma = [], 0, ","
+    names, position, comma = [], 0, ","
     while comma:
-        match = _NAME.match(text, at)
+        match = _NAME.match(text, position)
         assert match is not None  # whatever is between two commas is a name
         inside, plain, comma = match.groups()
         names.append(plain if inside is None else inside.replace('""', '"'))
-        at = match.end()
+        position = match.end()
     return names

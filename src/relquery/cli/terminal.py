@@ -79,7 +79,7 @@ def _grid(
         side: JustifyMethod = "left" if is_word else "right"
         view.add_column(Text(name), justify=side, overflow="fold", no_wrap=name == whole)
     for row in zip(*(cells for _, cells in columns), strict=True):
-        view.add_row(*(Text(one) if isinstance(one, str) else one for one in row))
+        view.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
     return view
 
 
@@ -98,9 +98,9 @@ def in_lines(columns: Columns, title: str = "", *, numbered: bool = False) -> Gr
         view = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
         view.add_column(style="bold", max_width=_WIDEST_NAME, overflow="fold")
         view.add_column(overflow="fold")
-        for name, one in zip(names, row, strict=True):
-            if numbered or str(one):
-                view.add_row(Text(name), Text(one) if isinstance(one, str) else one)
+        for name, cell in zip(names, row, strict=True):
+            if numbered or str(cell):
+                view.add_row(Text(name), Text(cell) if isinstance(cell, str) else cell)
         shown += [Text(f"row {number}", style="dim"), view] if numbered else [view]
     return Group(*shown)
 

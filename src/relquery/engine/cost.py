@@ -80,8 +80,10 @@ def fit(steps: Sequence[Step], held_out: Sequence[Step] = ()) -> Fit:
     rows = [[each.prefill_tokens, 1, 0, 0, each.context_tokens] for each in prefill]
     rows += [[0, 0, each.decode_requests, 1, each.context_tokens] for each in decode]
     seconds = np.array([step.seconds for step in [*prefill, *decode]])
-    found = non_negative(np.array(rows, np.float64) / seconds[:, None], np.ones(len(seconds)))
-    result = Fit(LinearCost(*found.tolist()), len(rows), 0.0)
+    coefficients = non_negative(
+        np.array(rows, np.float64) / seconds[:, None], np.ones(len(seconds))
+    )
+    result = Fit(LinearCost(*coefficients.tolist()), len(rows), 0.0)
     return replace(
         result,
         r2=r_squared(result.cost, [*prefill, *decode]),

@@ -256,7 +256,7 @@ class SimulatedExecutor:
         if draw.logprobs is None or not isinstance(token, int):
             return token
         others = [each for each in range(draw.logprobs + 1) if each != token]
-        top = [(each, -at * log(2)) for at, each in enumerate([token, *others], 1)]
+        top = [(each, -index * log(2)) for index, each in enumerate([token, *others], 1)]
         return TokenLogprob(token, -log(2), tuple(top[: draw.logprobs]))
 
     def _choose(self, chunk: Chunk, draw: Draw) -> int | tuple[float, ...]:

@@ -318,10 +318,12 @@ class Loop:
         """Compute a step; returns the results of each work's draws, in order."""
         drawn = self._executor.execute(list(chain.from_iterable(chunks)))
         if len(drawn) == len(chunks):  # the usual case: one chunk each
-            return [[] if one is None else [one] for one in drawn]
+            return [[] if drawn_one is None else [drawn_one] for drawn_one in drawn]
         rest = iter(drawn)
         by_work = [islice(rest, len(of_work)) for of_work in chunks]
-        return [[one for one in of_work if one is not None] for of_work in by_work]
+        return [
+            [drawn_one for drawn_one in of_work if drawn_one is not None] for of_work in by_work
+        ]
 
     def _undo(self) -> None:
         """Clean up after a failed step: its blocks were not written, so their keys are withdrawn.

@@ -29,9 +29,9 @@ class ScoredColumns:
     @property
     def has_scores(self) -> bool:
         """Whether the predictions are numbers and the right answers booleans."""
-        said = [one for one in self.predictions if one is not None]
-        right = [one for one in self.truths if one is not None]
-        booleans = [isinstance(one, bool) for one in right]
+        said = [prediction for prediction in self.predictions if prediction is not None]
+        right = [truth for truth in self.truths if truth is not None]
+        booleans = [isinstance(value, bool) for value in right]
         return all(map(is_number, said)) and bool(said and booleans) and all(booleans)
 
 
@@ -48,8 +48,8 @@ def find_places(
     names: Sequence[str], truth: str, prediction: str | None, key: Sequence[str]
 ) -> Places:
     """Find columns by their names. names: what the query returns. Raises ConfigError."""
-    keys, at = [_place(names, name) for name in key], _place(names, truth, _OF_TABLE)
-    return Places(keys, at, _prediction(names, prediction, {*keys, at}))
+    keys, truth_place = [_place(names, name) for name in key], _place(names, truth, _OF_TABLE)
+    return Places(keys, truth_place, _prediction(names, prediction, {*keys, truth_place}))
 
 
 _OF_TABLE = " truth must be a column that the query returns; join the table that has it."
@@ -74,24 +74,24 @@ def _find(names: Sequence[str], name: str) -> int | None:
     """
     if not isinstance(name, str):
         raise ConfigError(f"{name!r} must be the name of a column.")
-    lower = [one.lower() for one in names]
+    lower = [name.lower() for name in names]
     if lower.count(name.lower()) > 1:
         raise ConfigError(f"The query returns {name!r} more than once. Give each column a name.")
     return lower.index(name.lower()) if name.lower() in lower else None
 
 
 def _place(names: Sequence[str], name: str, more: str = "") -> int:
-    at = _find(names, name)
-    if at is None:
+    place = _find(names, name)
+    if place is None:
         raise ConfigError(unknown("column", name, names, of="the result") + more)
-    return at
+    return place
 
 
 def _prediction(names: Sequence[str], name: str | None, taken: set[int]) -> int:
     """The column of predictions: the one that is named, or the only one that is left."""
     if name is not None:
         return _place(names, name)
-    left = [at for at in range(len(names)) if at not in taken]
+    left = [index for index in range(len(names)) if index not in taken]
     if len(left) != 1:
         raise ConfigError(
             f"The query returns {', '.join(names)}, and it is not clear which of them is the "
@@ -113,15 +113,15 @@ def _values(result: Result, at: int) -> list[Any]:
 def _keys(result: Result, places: Sequence[int]) -> list[Key]:
     if not places:
         return [()] * len(result)
-    keys = list(zip(*(_values(result, at) for at in places), strict=True))
+    keys = list(zip(*(_values(result, place) for place in places), strict=True))
     seen: set[Key] = set()
-    for one in keys:
-        if one in seen:
+    for key in keys:
+        if key in seen:
             raise QueryError(
-                f"The query returns the key {', '.join(map(repr, one))} more than once. A key must "
+                f"The query returns the key {', '.join(map(repr, key))} more than once. A key must "
                 "identify one row."
             )
-        seen.add(one)
+        seen.add(key)
     return keys
 
 
@@ -199,7 +199,7 @@ def _decimal(number: Any) -> Decimal:
 
 def _kind(values: Sequence[Any]) -> str | None:
     """The kind of some values of one SQL type; None if all are NULL."""
-    first = next((one for one in values if one is not None), None)
+    first = next((value for value in values if value is not None), None)
     if first is None:
         return None
     if isinstance(first, bool):

@@ -97,10 +97,10 @@ def compared(first: Scored, second: Scored) -> Comparison:
         )
     verdicts: dict[tuple[bool, bool], list[Key]] = {}
     for key in shared:
-        (one, is_first), (other, is_second) = first[key], second[key]
-        if one != other:
+        (ours, is_first), (other, is_second) = first[key], second[key]
+        if ours != other:
             raise QueryError(
-                f"The right answer of the key {', '.join(map(repr, key))} is {one!r} in one "
+                f"The right answer of the key {', '.join(map(repr, key))} is {ours!r} in one "
                 f"evaluation and {other!r} in the other. Score both against the same right answers."
             )
         verdicts.setdefault((is_first, is_second), []).append(key)
@@ -117,7 +117,7 @@ def sign_test(one: int, other: int) -> float:
     """The two-sided probability that fair coin flips split at least as unevenly as this."""
     count, least = one + other, min(one, other)
     tail = (
-        exp(lgamma(count + 1) - lgamma(at + 1) - lgamma(count - at + 1) - count * log(2))
-        for at in range(least + 1)
+        exp(lgamma(count + 1) - lgamma(index + 1) - lgamma(count - index + 1) - count * log(2))
+        for index in range(least + 1)
     )
     return min(1.0, 2 * sum(tail))

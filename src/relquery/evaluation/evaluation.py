@@ -58,7 +58,8 @@ def label_scores(confusion: Confusion) -> tuple[LabelScore, ...]:
             predicted[said] += count
     names = sorted(support.keys() | predicted.keys(), key=_in_order)
     return tuple(
-        LabelScore(one, confusion.get((one, one), 0), predicted[one], support[one]) for one in names
+        LabelScore(name, confusion.get((name, name), 0), predicted[name], support[name])
+        for name in names
     )
 
 
@@ -110,11 +111,11 @@ def _tables(scores: Evaluation) -> Iterator[dict[str, list[str]]]:
     if not labels:
         return
     yield {
-        "label": [str(one.label) for one in labels],
-        "precision": [_share(one.precision) for one in labels],
-        "recall": [_share(one.recall) for one in labels],
-        "F1": [_share(one.f1) for one in labels],
-        "rows": [f"{one.support:,}" for one in labels],
+        "label": [str(label.label) for label in labels],
+        "precision": [_share(label.precision) for label in labels],
+        "recall": [_share(label.recall) for label in labels],
+        "F1": [_share(label.f1) for label in labels],
+        "rows": [f"{label.support:,}" for label in labels],
     }
     if len(scores.labels) <= _LABELS:
         yield _matrix(labels, scores.confusion)
@@ -122,8 +123,8 @@ def _tables(scores: Evaluation) -> Iterator[dict[str, list[str]]]:
 
 def _matrix(labels: Sequence[LabelScore], confusion: Confusion) -> dict[str, list[str]]:
     """A row per right answer, a column per prediction."""
-    rights = [one.label for one in labels]
-    said = [*rights, *([None] if any(one is None for _, one in confusion) else [])]
+    rights = [label.label for label in labels]
+    said = [*rights, *([None] if any(predicted is None for _, predicted in confusion) else [])]
     columns = {
         "no answer" if column is None else f"says {column}": [
             f"{confusion.get((right, column), 0):,}" for right in rights
@@ -230,7 +231,7 @@ class Evaluation:
     @property
     def macro_f1(self) -> float | None:
         """The mean F1 of all labels; None without labels."""
-        return sum(one.f1 for one in self.labels) / len(self.labels) if self.labels else None
+        return sum(label.f1 for label in self.labels) / len(self.labels) if self.labels else None
 
     @property
     def wrong_rows(self) -> Result:
@@ -243,9 +244,9 @@ class Evaluation:
         return self._with("unanswered")
 
     def _with(self, verdict: Verdict) -> Result:
-        chosen = [at for at, one in enumerate(self.verdicts) if one == verdict]
+        chosen = [index for index, ours in enumerate(self.verdicts) if ours == verdict]
         table = self.result.table.take(pa.array(chosen, pa.int64()))
-        places = {at: place for place, at in enumerate(chosen)}
+        places = {row: place for place, row in enumerate(chosen)}
         reasons = {
             (places[row], column): why
             for (row, column), why in self.result.reasons.items()
@@ -268,11 +269,11 @@ class Evaluation:
 
     def _by_key(self) -> dict[tuple[Any, ...], tuple[Any, bool]]:
         """(the right answer, whether the prediction is right) of each row that counts."""
-        found = {}
-        for at, verdict in enumerate(self.verdicts):
+        by_key = {}
+        for index, verdict in enumerate(self.verdicts):
             if verdict != "unknown":
-                found[self.columns.keys[at]] = self.columns.truths[at], verdict == "right"
-        return found
+                by_key[self.columns.keys[index]] = self.columns.truths[index], verdict == "right"
+        return by_key
 
     @property
     def notes(self) -> list[str]:
@@ -312,8 +313,8 @@ def _with_threshold(
     """The threshold for scores, and what they then predict. Raises QueryError if there is none."""
     pairs = zip(columns.predictions, columns.truths, strict=True)
     known = [(float(said), right) for said, right in pairs if None not in (said, right)]
-    found = chosen([said for said, _ in known], [right for _, right in known], precision)
-    if found is None:
+    threshold = chosen([said for said, _ in known], [right for _, right in known], precision)
+    if threshold is None:
         raise QueryError(
             "There is no threshold for these scores: "
             + (
@@ -323,8 +324,11 @@ def _with_threshold(
                 "false."
             )
         )
-    said = [None if one is None else float(one) >= found.value for one in columns.predictions]
-    return found, replace(columns, predictions=said)
+    said = [
+        None if prediction is None else float(prediction) >= threshold.value
+        for prediction in columns.predictions
+    ]
+    return threshold, replace(columns, predictions=said)
 
 
 def _labelled(pairs: Iterable[tuple[Any, Any]], matching: Matching) -> Iterator[tuple[Any, Any]]:

@@ -58,16 +58,16 @@ def chosen(
     cut = _best(values, right, np.ones(len(right)), precision)
     if cut is None:
         return None
-    found, left = [], np.zeros(3)
+    best, left = [], np.zeros(3)
     chance = np.random.default_rng(_SEED)
     for _ in range(_RESAMPLES):
         drawn = chance.integers(0, len(right), len(right))
         weights = np.bincount(drawn, minlength=len(right)).astype(np.float64)
         other = _best(values, right, weights, precision)
         if other is not None:
-            found.append(_between(values, other))
+            best.append(_between(values, other))
             left += _counts(right, (weights == 0).astype(np.float64), values >= values[other])
-    low, high = np.percentile(found or [values[cut]], [_TAIL, 100 - _TAIL])
+    low, high = np.percentile(best or [values[cut]], [_TAIL, 100 - _TAIL])
     hits, said, true = _counts(right, np.ones(len(right)), values >= values[cut])
     return Threshold(
         _between(values, cut),

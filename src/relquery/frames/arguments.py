@@ -23,7 +23,8 @@ Names = str | Sequence[str]
 def names_in(*given: Names) -> list[str]:
     """Names that were given one by one or in lists; what is neither is refused as a name later."""
     one_each = (
-        one if isinstance(one, Iterable) and not isinstance(one, str) else [one] for one in given
+        value if isinstance(value, Iterable) and not isinstance(value, str) else [value]
+        for value in given
     )
     return [name for names in one_each for name in names]
 
@@ -52,11 +53,11 @@ def check_labels(labels: object, verb: str) -> list[object]:
         parts = labels.split(",") if isinstance(labels, str) else ["yes", "no"]
         write = [part.strip() for part in parts]
         raise ConfigError(f"labels of {verb} is {labels!r}; it must be a list: labels={write!r}.")
-    found = list(labels)
-    if not found:
+    texts = list(labels)
+    if not texts:
         raise ConfigError(f"{verb} has no labels. Give at least one: labels=['yes', 'no'].")
     seen: set[str] = set()
-    for label in found:
+    for label in texts:
         name = label.get("label") if isinstance(label, Mapping) else label
         if isinstance(name, bool) or not isinstance(name, str | int):
             raise ConfigError(f"labels of {verb} has {name!r}, {type_of(name)}; a label is a text.")
@@ -65,7 +66,7 @@ def check_labels(labels: object, verb: str) -> list[object]:
         if str(name) in seen:
             raise ConfigError(f"labels of {verb} has {name!r} more than once. Give it once.")
         seen.add(str(name))
-    return found
+    return texts
 
 
 def call(
@@ -86,7 +87,7 @@ def literal(value: object) -> str:
     if isinstance(value, int | float):
         return repr(value)
     if isinstance(value, Mapping):
-        pairs = (f"{quoted_text(key)}: {literal(one)}" for key, one in value.items())
+        pairs = (f"{quoted_text(key)}: {literal(item)}" for key, item in value.items())
         return f"{{{', '.join(pairs)}}}"
     if isinstance(value, str):
         return quoted_text(value)
@@ -122,18 +123,18 @@ def read_outputs(text: object, verb: str) -> tuple[NewColumn, ...]:
 
     Raises ConfigError.
     """
-    found = [_NAMED.fullmatch(part) for part in _split(text)] if isinstance(text, str) else []
+    matches = [_NAMED.fullmatch(part) for part in _split(text)] if isinstance(text, str) else []
     outputs = tuple(
-        NewColumn(_name(one[1]), " ".join(one[2].split()) or _TEXT)
-        for one in found
-        if one is not None
+        NewColumn(_name(match[1]), " ".join(match[2].split()) or _TEXT)
+        for match in matches
+        if match is not None
     )
-    if not outputs or len(outputs) < len(found):
+    if not outputs or len(outputs) < len(matches):
         raise ConfigError(
             f"output of {verb} is {text!r}; it must be a name and a type, e.g. 'tag VARCHAR', or "
             "several after commas."
         )
-    check_names([one.name for one in outputs], f"output of {verb}")
+    check_names([output.name for output in outputs], f"output of {verb}")
     return outputs
 
 
@@ -153,7 +154,7 @@ def check_names(names: Iterable[object], verb: str) -> None:
 
 def written(outputs: tuple[NewColumn, ...]) -> str:
     """Several outputs as one type, for the option `output` of SQL."""
-    return ", ".join(f"{quoted(one.name)} {one.kind}" for one in outputs)
+    return ", ".join(f"{quoted(output.name)} {output.kind}" for output in outputs)
 
 
 def _name(given: str) -> str:

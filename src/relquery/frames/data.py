@@ -53,8 +53,8 @@ class FrameSource:
             assert isinstance(self.table, Lent)
             data = self.table.collected if self.data is None else self.data
             return data.get_column(name).gather(polars.from_arrow(rows))
-        at = [str(one) for one in self.data.columns].index(name)
-        column = self.data.iloc[:, at].reset_index(drop=True)
+        place = [str(label) for label in self.data.columns].index(name)
+        column = self.data.iloc[:, place].reset_index(drop=True)
         return column.reindex(rows.fill_null(-1).to_numpy())
 
 
@@ -64,8 +64,8 @@ def _taken(column: pa.ChunkedArray, rows: pa.ChunkedArray) -> pa.ChunkedArray:
         return column.take(rows)
     except pa.ArrowNotImplementedError:
         values = column.to_pylist()
-        found = [None if row is None else values[row] for row in rows.to_pylist()]
-        return pa.chunked_array([pa.array(found, column.type)])
+        values_of_rows = [None if row is None else values[row] for row in rows.to_pylist()]
+        return pa.chunked_array([pa.array(values_of_rows, column.type)])
 
 
 def read_source(data: object, connection: Connection) -> tuple[FrameSource, tuple[str, ...]]:
@@ -187,7 +187,7 @@ def _rows(result: Result) -> list[dict[str, Any]]:
 
 def _columns(result: Result) -> dict[str, list[Any]]:
     rows = result.fetchall()
-    return {name: [row[at] for row in rows] for at, name in enumerate(result.columns)}
+    return {name: [row[index] for row in rows] for index, name in enumerate(result.columns)}
 
 
 def _relation(result: Result) -> Any:

@@ -92,13 +92,13 @@ def read_langex(text: object, find: Find, *, verb: str) -> Langex:
     parts: list[str | int] = []
     fields: list[NamedColumn] = []
     end = 0
-    for found in _BRACES.finditer(text):
-        _add(parts, text[end : found.start()])
-        end = found.end()
-        if found[1] is None:
-            _add(parts, found[0][0])
+    for match in _BRACES.finditer(text):
+        _add(parts, text[end : match.start()])
+        end = match.end()
+        if match[1] is None:
+            _add(parts, match[0][0])
             continue
-        field = find(found[1])
+        field = find(match[1])
         if field not in fields:
             fields.append(field)
         parts.append(fields.index(field))
@@ -179,13 +179,13 @@ def side_finder(left: Sequence[str], right: Sequence[str], names: tuple[str, str
         is_whole = which in sides and has_column(name, both)
         if colon and which in sides and (has_column(column, sides[which][0]) or not is_whole):
             return of_side(column, which)
-        found = [one for one, (columns, _) in sides.items() if has_column(name, columns)]
-        if len(found) == 2:
+        sides_with_it = [side for side, (columns, _) in sides.items() if has_column(name, columns)]
+        if len(sides_with_it) == 2:
             raise QueryError(
                 f"Both frames have the column '{name}'. Write {{{name}:left}} or {{{name}:right}}."
             )
-        if found:
-            return of_side(name, found[0])
+        if sides_with_it:
+            return of_side(name, sides_with_it[0])
         if colon and has_column(column, both):
             raise QueryError(
                 f"'{{{name}}}' names the side {side!r}, which must be left or right: "
@@ -231,14 +231,16 @@ def read_expression(
     except (RelqueryError, ValueError):
         return RowExpression(sql, None, is_of_row=False)
     names = {name.lower(): name for name in columns}
-    found = list(tree.find_all(Column))
-    are_plain = all(len(one.names) == 1 and one.name.lower() in names for one in found)
-    if any(one.name.lower() not in names and len(one.names) == 1 for one in found):
+    read = list(tree.find_all(Column))
+    are_plain = all(len(column.names) == 1 and column.name.lower() in names for column in read)
+    if any(column.name.lower() not in names and len(column.names) == 1 for column in read):
         _check_columns(sql, columns, database)
     is_of_row = _is_of_row(tree, FunctionCatalog.of(database))
     if not (is_of_row and are_plain):
         return RowExpression(sql, None, is_of_row=is_of_row)
-    return RowExpression(sql, frozenset(names[one.name.lower()] for one in found), is_of_row=True)
+    return RowExpression(
+        sql, frozenset(names[column.name.lower()] for column in read), is_of_row=True
+    )
 
 
 def _is_of_row(tree: Node, functions: FunctionCatalog) -> bool:
@@ -246,7 +248,7 @@ def _is_of_row(tree: Node, functions: FunctionCatalog) -> bool:
     many = tree.find(Window, Query, Star, Lambda) is not None
     if many or functions.has_aggregate(tree) or functions.is_volatile(tree):
         return False
-    called = {one.name.lower() for one in tree.find_all(FunctionCall)}
+    called = {call.name.lower() for call in tree.find_all(FunctionCall)}
     return called.isdisjoint(_OF_GROUPS | functions.macros)
 
 

@@ -117,7 +117,7 @@ class Frame(Runs):
         if not isinstance(labels, tuple) or labels:
             given["labels"] = check_labels(labels, "sem_map")
         value = call("LLM", [quoted_text(langex.prompt)], langex.fields, given)
-        names = tuple(one.name for one in outputs)
+        names = tuple(output.name for output in outputs)
         return self._extended(names, value, _reads(langex), "sem_map", is_struct=not is_one)
 
     def sem_extract(
@@ -140,7 +140,7 @@ class Frame(Runs):
             given["output"] = {name: about or "" for name, about in output.items()}
         else:
             outputs = read_outputs(output, "sem_extract")
-            names = tuple(one.name for one in outputs)
+            names = tuple(output.name for output in outputs)
             given["output"] = written(outputs)
         given["instruction"] = instruction
         value = call("AI_EXTRACT", [], fields, given)
@@ -270,11 +270,11 @@ class Frame(Runs):
         """
         right = self._other(other, "sem_sim_join")
         count = check_count(k, "k", "sem_sim_join")
-        one = find_column(left_on, self.columns, "the left frame")
+        left = find_column(left_on, self.columns, "the left frame")
         two = find_column(right_on, right.columns, "the right frame")
         names = _paired(self.relation.columns, right.columns)
         check_names([*(name for name, _ in names), score], "sem_sim_join")
-        return self._on(nearest(self.relation, right, (one, two), count, names, score))
+        return self._on(nearest(self.relation, right, (left, two), count, names, score))
 
     def sem_search(
         self,
@@ -333,7 +333,7 @@ class Frame(Runs):
         """Columns with other names, {old: new}."""
         if others or not isinstance(names, Mapping):
             raise ConfigError(no_dict(names, others))
-        new = {self._field(old).name: one for old, one in names.items()}
+        new = {self._field(old).name: name for old, name in names.items()}
         pairs = [(new.get(name, name), name) for name in self.columns]
         return self._chosen(pairs, "rename")
 
@@ -443,7 +443,7 @@ class Frame(Runs):
             "library",
         ):  # copy and pickle ask for these
             raise AttributeError(name)
-        known = (one for one in dir(type(self)) if not one.startswith("_"))
+        known = (name for name in dir(type(self)) if not name.startswith("_"))
         raise UnknownVerbError(no_such(name, self.columns, known))
 
     def __getitem__(self, key: object) -> NoReturn:

@@ -77,16 +77,16 @@ def no_item(key: object, columns: Sequence[str]) -> str:
 def no_dict(names: object, others: Mapping[str, object]) -> str:
     """The message about rename without a dict. others: what it was given by name."""
     pairs = {old: new for old, new in others.items() if isinstance(new, str)}
-    if isinstance(found := others.get("columns"), Mapping):  # as pandas has it
-        pairs = dict(found)
+    if isinstance(renamed := others.get("columns"), Mapping):  # as pandas has it
+        pairs = dict(renamed)
     given = ", ".join(f"{name}=..." for name in others) or repr(names)
     return f"rename was given {given}; it takes a dict: f.rename({pairs or {'old': 'new'}!r})."
 
 
 def no_name(value: object) -> str:
     """The message about an expression of with_columns that has no name."""
-    found = re.fullmatch(r"(.+?)\s+AS\s+(\w+)\s*", str(value), re.IGNORECASE | re.DOTALL)
-    write = f"{found[2]}={found[1]!r}" if found else "total='price * 2'"
+    match = re.fullmatch(r"(.+?)\s+AS\s+(\w+)\s*", str(value), re.IGNORECASE | re.DOTALL)
+    write = f"{match[2]}={match[1]!r}" if match else "total='price * 2'"
     return (
         f"with_columns was given {value!r} without a name; it takes expressions in SQL by name: "
         f"f.with_columns({write})."

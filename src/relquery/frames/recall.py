@@ -96,11 +96,17 @@ def with_recall(
             _log.info("%s", recall)
             for report in reports:
                 seconds += report.seconds
-                stages += [replace(one, name=f"{_STAGE}: {one.name}") for one in report.stages]
+                stages += [
+                    replace(stage, name=f"{_STAGE}: {stage.name}") for stage in report.stages
+                ]
     if not recalls:
         return result
     report = Report(tuple(stages), seconds)
-    known = {one.name: getattr(result, one.name) for one in fields(Result) if one.init}
+    known = {
+        attribute.name: getattr(result, attribute.name)
+        for attribute in fields(Result)
+        if attribute.init
+    }
     return FrameResult(**{**known, "report": report}, recalls=tuple(recalls))
 
 
@@ -126,7 +132,7 @@ def _measure(
 
 
 def _recall(near: _Stratum, far: _Stratum, threshold: float) -> Recall:
-    if not all(one.asked or not one.pairs for one in (near, far)):  # no answer at all
+    if not all(recall.asked or not recall.pairs for recall in (near, far)):  # no answer at all
         return Recall(None, (0.0, 1.0), threshold, near.pairs, far.pairs, far.asked, far.found)
     (least, kept, most), (few, lost, many) = near.matches, far.matches
     low = least / (least + many) if least + many else 0.0

@@ -268,7 +268,7 @@ class Relation:
 
         new = {name.lower() for name in names}
         untouched = {
-            name: found for name, found in self.untouched.items() if name.lower() not in new
+            name: place for name, place in self.untouched.items() if name.lower() not in new
         }
         return self._with(write, columns, untouched)
 
@@ -364,7 +364,7 @@ class Relation:
                     f"{rows} AS {LATER}\nANTI JOIN {rows} AS {EARLIER}\n"
                     f"ON {EARLIER}.{key} < {LATER}.{key} AND {near} AND {asks}"
                 )
-                items = tuple((one, f"{LATER}.{quoted(one)}") for one, _ in block.items)
+                items = tuple((name, f"{LATER}.{quoted(name)}") for name, _ in block.items)
                 return Block(pairs, (), items, block.rows, order=(f"{LATER}.{key}",))
             texts = f"SELECT {_texts(column, key)} FROM {rows}"
             first = steps.unnested(f"AI_DUPLICATES(({texts}), {threshold!r})", "text", "first")
@@ -441,13 +441,13 @@ class BlockedJoin:
         The second lacks a LIMIT: it gives pairs in random order, always the same, with the answer.
         """
         steps = Steps({name.lower() for name in tables})
-        (left, one, _), (right, other, _) = (
+        (left, left_on, _), (right, other, _) = (
             self.left.side(steps, LEFT),
             self.right.side(steps, RIGHT),
         )
         inside = self.blocking.condition
         source = f"{left}\nJOIN {right}\nON {inside if near else f'({inside}) IS NOT TRUE'}"
-        order = (f"hash({one}, {other}, {self.blocking.seed})", f"{one}, {other}")
+        order = (f"hash({left_on}, {other}, {self.blocking.seed})", f"{left_on}, {other}")
         count = Block(source, (), (("pairs", "count(*)"),))
         matches = Block(source, (), (("matches", self.condition),), order=order)
         return steps.statement(count), steps.statement(matches)
@@ -465,11 +465,14 @@ def join(
     has_both = how in ("inner", "left")
 
     def write(steps: Steps) -> Block:
-        (one, place, mine), (other, its, others) = left.side(steps, LEFT), right.side(steps, RIGHT)
+        (left_column, place, mine), (other, its, others) = (
+            left.side(steps, LEFT),
+            right.side(steps, RIGHT),
+        )
         kind = {"inner": "", "left": "LEFT ", "semi": "SEMI ", "anti": "ANTI "}[how]
         near = [] if blocking is None else [blocking.condition]
         order = (place, its) if has_both else (place,)
-        source = f"{one}\n{kind}JOIN {other}\nON {' AND '.join([*near, condition])}"
+        source = f"{left_column}\n{kind}JOIN {other}\nON {' AND '.join([*near, condition])}"
         items, rows = _both(names, mine, others if has_both else ())
         return Block(source, (), items, rows, order=order)
 
@@ -486,17 +489,20 @@ def nearest(
     """Each row of the left with the rows of the right whose texts are nearest, best first."""
 
     def write(steps: Steps) -> Block:
-        (one, place, mine), (other, its, others) = left.side(steps, LEFT), right.side(steps, RIGHT)
+        (left_column, place, mine), (other, its, others) = (
+            left.side(steps, LEFT),
+            right.side(steps, RIGHT),
+        )
         left_on, right_on = f"{LEFT}.{quoted(on[0])}", f"{RIGHT}.{quoted(on[1])}"
         texts = ", ".join(
             f"(SELECT {_texts(f'DISTINCT {text}', text)} FROM {side})"
-            for text, side in ((left_on, one), (right_on, other))
+            for text, side in ((left_on, left_column), (right_on, other))
         )
         near = steps.unnested(f"AI_NEAREST({texts}, {count})", "text", "other", "score")
         places = f"{near}.score DESC, {its}"
         items, rows = _both((*names, (score, NamedColumn(score, f"{near}.score"))), mine, others)
         return Block(
-            f"{one}\nJOIN {near} ON {left_on} = {near}.text\n"
+            f"{left_column}\nJOIN {near} ON {left_on} = {near}.text\n"
             f"JOIN {other} ON {right_on} = {near}.other",
             (),
             items,
@@ -512,12 +518,12 @@ def nearest(
 def _paired(left: Relation, right: Relation, write: Write, names: Columns) -> Relation:
     """Rows of two relations side by side."""
     untouched = {}
-    for name, found in names:
-        is_left = found.sql.startswith(f"{LEFT}.")
+    for name, column_name in names:
+        is_left = column_name.sql.startswith(f"{LEFT}.")
         side, first = (left, 0) if is_left else (right, len(left.sources))
-        if found.name in side.untouched:
-            at, column = side.untouched[found.name]
-            untouched[name] = (first + at, column)
+        if column_name.name in side.untouched:
+            place, column = side.untouched[column_name.name]
+            untouched[name] = (first + place, column)
     columns = tuple(name for name, _ in names)
     return Relation(
         write,
@@ -554,7 +560,7 @@ def _texts(column: str, order: str) -> str:
 
 def _free(name: str, taken: Iterable[str]) -> str:
     """A name that no column has."""
-    names = {one.lower() for one in taken}
+    names = {name.lower() for name in taken}
     while name in names:
         name += "_"
     return name

@@ -313,11 +313,11 @@ def give_back(result: Result, relation: Relation, library: Library) -> Any:
     """
     width = len(relation.columns)
     table, numbers = result.table.select(range(width)), result.table.columns[width:]
-    found = in_form(replace(result, table=table), library)
-    for name, (at, column) in relation.untouched.items() if numbers else ():
-        if relation.sources[at].library == library:
-            values = relation.sources[at].column(column, numbers[at])
-            found = with_column(found, relation.columns.index(name), values)
+    shown = in_form(replace(result, table=table), library)
+    for name, (place, column) in relation.untouched.items() if numbers else ():
+        if relation.sources[place].library == library:
+            values = relation.sources[place].column(column, numbers[place])
+            shown = with_column(shown, relation.columns.index(name), values)
     if library == "pandas" and relation.keeps_rows:
-        found.index = relation.sources[0].data.index.take(numbers[0].to_numpy())
-    return found
+        shown.index = relation.sources[0].data.index.take(numbers[0].to_numpy())
+    return shown

@@ -100,11 +100,11 @@ class _Rewriting:
                     break
                 after = with_children(current, tuple(final))
             former.append(after)
-        found = self._final.get(id(former[-1]), former[-1])
+        latest = self._final.get(id(former[-1]), former[-1])
         for each in former:
-            self._final[id(each)] = found
+            self._final[id(each)] = latest
         self._alive += former
-        return found
+        return latest
 
     def _apply(self, node: Node) -> Node | None:
         """What the first rule that applies makes of a node; None if none does."""

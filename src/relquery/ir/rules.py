@@ -40,17 +40,17 @@ def desugar_retrieve(retrieve: Lookup) -> Callable[[Node], Node | None]:
     A Retrieve whose query contains an answer stays: what to look for is known only in execution.
     The rule raises QueryError if `retrieve` returns something other than texts, or too many texts.
     """
-    found: dict[tuple[str, str, int], Node] = {}
+    by_question: dict[tuple[str, str, int], Node] = {}
 
     def rule(node: Node) -> Node | None:
         """retrieve "corpus"(query) => plus(prepare(user "fragment"), ...)"""
         if not isinstance(node, Retrieve) or not _is_known(node.query):
             return None
         asked = (node.corpus, query_text(node.query), node.limit)
-        if asked not in found:
+        if asked not in by_question:
             texts = _checked(retrieve(*asked), node)
-            found[asked] = Bag(tuple(Prepare(Text(text)) for text in texts), independent=True)
-        return found[asked]
+            by_question[asked] = Bag(tuple(Prepare(Text(text)) for text in texts), independent=True)
+        return by_question[asked]
 
     rule.__name__ = "desugar_retrieve"
     return rule

@@ -186,18 +186,18 @@ def _sampling(line: _Line) -> Sampling:
 def _settings(text: str, names: list[str], example: str) -> dict[str, Any]:
     """Settings `name=JSON`, separated by one space."""
     settings: dict[str, Any] = {}
-    at = 0
-    while at < len(text):
-        name, equals, _ = text[at:].partition("=")
+    end = 0
+    while end < len(text):
+        name, equals, _ = text[end:].partition("=")
         if not equals or name not in names:
             raise _Unexpected(f"settings like {example}; the names are {', '.join(names)}")
         if name in settings:
             raise _Unexpected(f"'{name}=' only once")
         try:
-            settings[name], at = _DECODER.raw_decode(text, at + len(name) + 1)
+            settings[name], end = _DECODER.raw_decode(text, end + len(name) + 1)
         except (ValueError, RecursionError):
             raise _Unexpected(f"a JSON value after '{name}='") from None
-        if text[at : at + 1] not in ("", " "):
+        if text[end : end + 1] not in ("", " "):
             raise _Unexpected(f"one space after the value of '{name}='")
-        at += 1
+        end += 1
     return settings

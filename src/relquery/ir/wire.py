@@ -159,10 +159,10 @@ class _Reader:
             raise spot.error(TOO_DEEP)
 
     def _list(self, content: object, spot: Spot) -> _Nodes:
-        found: list[Node] = []
+        nodes: list[Node] = []
         for number, item in enumerate(expect_list(content, spot)):
-            found += self.read(item, spot / number)
-        return tuple(found)
+            nodes += self.read(item, spot / number)
+        return tuple(nodes)
 
     def text(self, content: object, spot: Spot) -> _Nodes:
         return (Text(self.fill.text(content, spot), Role(spot.step)),)

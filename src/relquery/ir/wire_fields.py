@@ -55,12 +55,12 @@ def decode(text: str) -> object:
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    value = dict(pairs)
+    if len(value) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
         raise QueryError(f"The key '{twice}' occurs twice in one object; keep one of them.")
-    return found
+    return value
 
 
 def _refuse(constant: str) -> NoReturn:

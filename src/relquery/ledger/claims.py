@@ -150,8 +150,8 @@ class Claims:
         """Those of the keys that nobody has: given back, answered or not, or without an owner."""
         with self.guard:
             gone = set(patiently(self._gone))
-            found = patiently(partial(self._held, keys))
-        return set(keys).difference(key for key, owner in found if owner not in gone)
+            held = patiently(partial(self._held, keys))
+        return set(keys).difference(key for key, owner in held if owner not in gone)
 
     def renew(self, owner: str) -> None:
         """Begin the lease anew."""
@@ -180,14 +180,14 @@ class Claims:
 
     def _held(self, keys: Sequence[bytes]) -> list[tuple[bytes, str]]:
         """Those of the keys that are claimed, and their owners."""
-        found: list[tuple[bytes, str]] = []
+        holders: list[tuple[bytes, str]] = []
         for start in range(0, len(keys), _AT_ONCE):
             some = keys[start : start + _AT_ONCE]
             marks = ", ".join("?" * len(some))
-            found += self.connection.execute(
+            holders += self.connection.execute(
                 f"SELECT key, owner FROM claims WHERE key IN ({marks})", some
             ).fetchall()
-        return found
+        return holders
 
     def _gone(self) -> list[str]:
         """Owners whose claims no longer hold."""
@@ -214,7 +214,7 @@ class Claims:
 def give_back(connection: Any, claims: Sequence[HeldClaim]) -> None:
     """Give claims back in a transaction that has begun."""
     if claims:  # else there may be no such table
-        connection.executemany(_GIVE_BACK, ((one.key, one.owner) for one in claims))
+        connection.executemany(_GIVE_BACK, ((claim.key, claim.owner) for claim in claims))
 
 
 def is_running(process: int) -> bool:

@@ -59,9 +59,9 @@ class FolderLedger:
         """Add answers from lines of other files. Lines that cannot be read are skipped."""
         for line in lines:
             with suppress(ValueError, TypeError):  # the last line of a file may be half of one
-                found = dict(_answers(line.encode()))
-                self._known.update(found)
-                self.lent.update(found)
+                answers = dict(_answers(line.encode()))
+                self._known.update(answers)
+                self.lent.update(answers)
 
     def find(self, keys: Keys) -> dict[int, Answer]:
         """The known answers, by index of the prompt. Looks for new ones of other attempts."""
@@ -102,8 +102,8 @@ class FolderLedger:
         """Read what all attempts have written since the last time, this one included."""
         for path in self.path.glob(f"{self.task}-*{SUFFIX}"):
             begin = self._read.get(path, 0)
-            found, self._read[path] = read_lines(path, begin)
-            self._known.update(found)
+            lines, self._read[path] = read_lines(path, begin)
+            self._known.update(lines)
 
 
 def _append(file: int, content: bytes) -> None:

@@ -86,9 +86,9 @@ class Keys:
     def part(self, places: Iterable[int]) -> Keys:
         """The keys for some of the prompts."""
         places = list(places)
-        decided = [self.decided[at] for at in places] if self.decided else []
+        decided = [self.decided[place] for place in places] if self.decided else []
         older = tuple(each.part(places) for each in self.older)
-        return Keys([self.whole[at] for at in places], decided, self.scored, older)
+        return Keys([self.whole[place] for place in places], decided, self.scored, older)
 
     def marked(self, mark: str) -> Keys:
         """Other keys for the same prompts: of answers that are given in a way that they don't tell.
@@ -105,20 +105,20 @@ class Keys:
         get: the answers under some keys, and maybe others. Older keys are looked up for prompts
         without an answer alone.
         """
-        found = self._answers(get([*self.whole, *self.decided]))
+        answers = self._answers(get([*self.whole, *self.decided]))
         for older in self.older:
-            missing = [at for at in range(len(self.whole)) if at not in found]
+            missing = [index for index in range(len(self.whole)) if index not in answers]
             if missing:
                 some = older.part(missing).find(get)
-                found |= {missing[at]: answer for at, answer in some.items()}
-        return found
+                answers |= {missing[place]: answer for place, answer in some.items()}
+        return answers
 
     def _answers(self, known: Mapping[bytes, Answer]) -> dict[int, Answer]:
-        found = {at: known[key] for at, key in enumerate(self.whole) if key in known}
-        for at, key in enumerate(self.decided):
-            if key in known and at not in found:
-                found[at] = replace(known[key], finish=Finish.DECIDED)
-        return found
+        answers = {index: known[key] for index, key in enumerate(self.whole) if key in known}
+        for index, key in enumerate(self.decided):
+            if key in known and index not in answers:
+                answers[index] = replace(known[key], finish=Finish.DECIDED)
+        return answers
 
     def of_prompt(self, index: int) -> tuple[bytes, ...]:
         """The keys under which an answer to a prompt may be."""
@@ -133,12 +133,12 @@ class Keys:
 
 
 def _after(start: hashlib._Hash, keys: Iterable[bytes]) -> list[bytes]:
-    found = []
+    derived = []
     for key in keys:
         digest = start.copy()
         digest.update(key)
-        found.append(digest.digest())
-    return found
+        derived.append(digest.digest())
+    return derived
 
 
 def has_one_answer(sampling: Sampling) -> bool:
@@ -164,9 +164,9 @@ def answer_keys(model: str, prompts: Iterable[Prompt], sampling: Sampling) -> li
         for span in prompt:
             # Spans of equal cells are one object, so each is written once; the tuple keeps it
             # alive, since an id is only unique among living objects.
-            if (one := known.get(id(span))) is None:
-                one = known[id(span)] = (span, _written(span))
-            parts.append(one[1])
+            if (written := known.get(id(span))) is None:
+                written = known[id(span)] = (span, _written(span))
+            parts.append(written[1])
         digest = start.copy()
         digest.update(b"".join(parts))
         keys.append(digest.digest())
@@ -186,9 +186,10 @@ def settings_as_json(sampling: Sampling) -> bytes:
     always = (*_FIRST_SETTINGS, "texts")
     return _json(
         {
-            one.name: value
-            for one in fields(sampling)
-            if (value := getattr(sampling, one.name)) != one.default or one.name in always
+            setting.name: value
+            for setting in fields(sampling)
+            if (value := getattr(sampling, setting.name)) != setting.default
+            or setting.name in always
         }
     )
 
@@ -204,12 +205,15 @@ def _plain(value: object) -> object:
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, tuple):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     if isinstance(value, dict):
-        return {name: _plain(one) for name, one in value.items()}
+        return {name: _plain(item) for name, item in value.items()}
     if is_dataclass(value):
-        given = ((one.name, getattr(value, one.name), one.default) for one in fields(value))
-        return {name: _plain(one) for name, one, default in given if one != default}
+        given = (
+            (setting.name, getattr(value, setting.name), setting.default)
+            for setting in fields(value)
+        )
+        return {name: _plain(item) for name, item, default in given if item != default}
     return value
 
 

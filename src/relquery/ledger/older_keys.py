@@ -28,9 +28,9 @@ def older_keys(model: str, prompts: Iterable[Prompt], sampling: Sampling) -> lis
         for span in prompt:
             # Spans of equal cells are one object, so each is written once; the tuple keeps it
             # alive, since an id is only unique among living objects.
-            if (one := known.get(id(span))) is None:
-                one = known[id(span)] = (span, _written(span))
-            parts.append(one[1])
+            if (part := known.get(id(span))) is None:
+                part = known[id(span)] = (span, _written(span))
+            parts.append(part[1])
         digest = start.copy()
         digest.update(b"".join(parts))
         keys.append(digest.digest())
@@ -43,10 +43,10 @@ def _settings(sampling: Sampling) -> tuple[object, ...]:
     if isinstance(sampling, Compared):
         first.append(sampling.texts)
     later = [
-        (one.name, getattr(sampling, one.name))
-        for one in fields(sampling)
-        if one.name not in (*_FIRST_SETTINGS, "texts")
-        and getattr(sampling, one.name) != one.default
+        (setting.name, getattr(sampling, setting.name))
+        for setting in fields(sampling)
+        if setting.name not in (*_FIRST_SETTINGS, "texts")
+        and getattr(sampling, setting.name) != setting.default
     ]
     return (*first, *later)
 
@@ -62,8 +62,10 @@ def written(value: object) -> str:
         return str(value)
     if not is_dataclass(value):
         return repr(value)
-    given = ((one.name, getattr(value, one.name), one.default) for one in fields(value))
-    set_ = ", ".join(f"{name}={written(one)}" for name, one, default in given if one != default)
+    given = (
+        (setting.name, getattr(value, setting.name), setting.default) for setting in fields(value)
+    )
+    set_ = ", ".join(f"{name}={written(item)}" for name, item, default in given if item != default)
     return f"{type(value).__name__}({set_})"
 
 

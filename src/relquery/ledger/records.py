@@ -64,16 +64,18 @@ class RecordFilter:
 
     def condition(self) -> tuple[str, list[Any]]:
         """As SQL over the columns, with the values of its parameters."""
-        found: list[tuple[str, list[Any]]] = [("1", [])]
+        clauses: list[tuple[str, list[Any]]] = [("1", [])]
         if self.model is not None:
-            found.append(_of_model(self.model))
+            clauses.append(_of_model(self.model))
         if self.since is not None:
-            found.append(("at >= ?", [self.since]))
+            clauses.append(("at >= ?", [self.since]))
         if self.before is not None:
-            found.append(("coalesce(at, 0) < ?", [self.before]))
+            clauses.append(("coalesce(at, 0) < ?", [self.before]))
         if self.failed:
-            found.append(("is_open", []))
-        return " AND ".join(sql for sql, _ in found), [one for _, some in found for one in some]
+            clauses.append(("is_open", []))
+        return " AND ".join(sql for sql, _ in clauses), [
+            parameter for _, some in clauses for parameter in some
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +143,13 @@ class Records:
 
 def _of_model(name: str) -> tuple[str, list[Any]]:
     """Whether a row is of a model, as SQL with the values of its parameters."""
-    at = f"{name}@"
-    return "(model = ? OR model GLOB ? OR substr(model, 1, ?) = ?)", [name, name, len(at), at]
+    prefix = f"{name}@"
+    return "(model = ? OR model GLOB ? OR substr(model, 1, ?) = ?)", [
+        name,
+        name,
+        len(prefix),
+        prefix,
+    ]
 
 
 @contextmanager
@@ -208,10 +215,10 @@ def prune(path: Path, wanted: RecordFilter) -> Pruned:
     """
     try:
         with closing(Ledger.open(path)) as ledger:
-            found = ledger.write(lambda: _delete(ledger, wanted))
+            pruned = ledger.write(lambda: _delete(ledger, wanted))
             with suppress(sqlite3.Error):  # somebody reads it: the room is used again later
                 ledger.connection.execute("VACUUM")
-            return found
+            return pruned
     except sqlite3.Error as error:
         raise ConfigError(f"The ledger {path} cannot be pruned: {error}.") from error
 

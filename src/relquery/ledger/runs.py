@@ -57,10 +57,10 @@ class FileStamp:
     def of(cls, path: str) -> FileStamp | None:
         """How a file is now; None if there is none."""
         try:
-            found = os.stat(path)
+            status = os.stat(path)
         except OSError:
             return None
-        return cls(found.st_size, found.st_mtime_ns)
+        return cls(status.st_size, status.st_mtime_ns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ def begin_run(
 
     Answers stored from now on are its own. Raises sqlite3.Error.
     """
-    stamps = {path: (one.size, one.changed) for path, one in files.items()}
+    stamps = {path: (stamp.size, stamp.changed) for path, stamp in files.items()}
     texts = (query, json.dumps(options), json.dumps(stamps))
 
     def begin() -> int:

@@ -189,9 +189,9 @@ class _Writer(Thread):
     def _store(self) -> None:
         try:
             self._ledger.put(
-                [(one.key, one.answer) for one in self._unsaved],
-                facts=[one.fact for one in self._unsaved if one.fact is not None],
-                claims=[one.claim for one in self._unsaved if one.claim is not None],
+                [(entry.key, entry.answer) for entry in self._unsaved],
+                facts=[entry.fact for entry in self._unsaved if entry.fact is not None],
+                claims=[entry.claim for entry in self._unsaved if entry.claim is not None],
             )
         except _TROUBLE as error:
             self._problem = error

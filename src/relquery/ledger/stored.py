@@ -60,9 +60,10 @@ class StoredCall:
     def settings(self) -> str:
         """The sampling as JSON, without what is at its default."""
         given = {
-            one.name: value
-            for one in fields(self.sampling)
-            if (value := getattr(self.sampling, one.name)) != one.default or one.name in _ALWAYS
+            setting.name: value
+            for setting in fields(self.sampling)
+            if (value := getattr(self.sampling, setting.name)) != setting.default
+            or setting.name in _ALWAYS
         }
         return json.dumps(given)
 
@@ -89,8 +90,8 @@ class Fact:
 
     def shared(self, call: int, run: int | None) -> tuple[Any, ...]:
         """The values of the columns that answers and failures share."""
-        one = self.answer
-        counts = (one.cached_tokens, one.written_tokens, one.attempts)
+        answer = self.answer
+        counts = (answer.cached_tokens, answer.written_tokens, answer.attempts)
         return (call, run, self.asked, *counts, self.usd, self.at, None)
 
 
@@ -98,14 +99,14 @@ def write_facts(connection: Any, facts: Sequence[Fact], run: int | None) -> None
     """Write facts in a transaction that has begun. run: its number; None without one."""
     if not facts:
         return
-    numbers = _numbers(connection, {id(one.call): one.call for one in facts}.values())
+    numbers = _numbers(connection, {id(fact.call): fact.call for fact in facts}.values())
     came, failed = [], []
-    for one in facts:
-        row = (one.key, *one.shared(numbers[id(one.call)], run))
-        if kept_text(one.answer) is not None:
+    for fact in facts:
+        row = (fact.key, *fact.shared(numbers[id(fact.call)], run))
+        if kept_text(fact.answer) is not None:
             came.append(row)
             continue
-        answer = one.answer
+        answer = fact.answer
         counts = (answer.prompt_tokens, answer.output_tokens)
         failed.append((*row, *counts, answer.finish.value, without_secrets(answer.error or "")))
     if came:
@@ -119,12 +120,12 @@ def write_facts(connection: Any, facts: Sequence[Fact], run: int | None) -> None
 def _numbers(connection: Any, calls: Iterable[StoredCall]) -> dict[int, int]:
     """The number of each call in the file, by its identity here."""
     connection.execute(_CALLS)
-    found = {}
+    numbers = {}
     for call in calls:
         values = (call.model, call.settings)
         connection.execute("INSERT OR IGNORE INTO calls (model, settings) VALUES (?, ?)", values)
-        found[id(call)] = connection.execute(_FIND, values).fetchone()[0]
-    return found
+        numbers[id(call)] = connection.execute(_FIND, values).fetchone()[0]
+    return numbers
 
 
 def _into(table: str, rows: Sequence[tuple[Any, ...]]) -> str:

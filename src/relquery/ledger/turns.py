@@ -168,11 +168,11 @@ class _Shared:
         # An answer and the end of the claim on it are stored at once: whoever has the claim now
         # finds the answer.
         places = self.places[ours].tolist()
-        found = self.ledger.find(self.keys.part(places)) if places else {}
-        self.owner.give_back([self.keys.whole[places[at]] for at in found])
+        answers = self.ledger.find(self.keys.part(places)) if places else {}
+        self.owner.give_back([self.keys.whole[places[place]] for place in answers])
         is_left = np.ones(len(ours), bool)
-        is_left[list(found)] = False
-        return {places[at]: answer for at, answer in found.items()}, ours[is_left]
+        is_left[list(answers)] = False
+        return {places[place]: answer for place, answer in answers.items()}, ours[is_left]
 
     def _free(self, left: Int64s, sleep: Callable[[float], None]) -> Int64s:
         """Wait until nobody asks some of the prompts any more; returns those."""
@@ -189,7 +189,7 @@ class _Shared:
         places = self.places[mine]
         prompts = self.prompts
         if len(mine) < len(prompts):
-            prompts = LazySequence(mine, lambda some: (self.prompts[at] for at in some))
+            prompts = LazySequence(mine, lambda some: (self.prompts[place] for place in some))
         self.unanswered.update(places.tolist())
 
         def on_answer(index: int, answer: Answer) -> None:

@@ -109,21 +109,23 @@ class _Reading:
         self, element: Element, around: Sequence[Part], where: str
     ) -> tuple[PromptPart, ...]:
         """around: the parts of the schema or module whose element this is."""
-        modules = {one.name: one for one in named(tuple(around)) if isinstance(one, Module)}
+        modules = {
+            module.name: module for module in named(tuple(around)) if isinstance(module, Module)
+        }
         unions = dict(_union_of(tuple(around)))
         taken: dict[str, str] = {}  # by name of a module, or of the first in a union
-        found: list[PromptPart] = []
+        parts: list[PromptPart] = []
         for child in element.children:
             if isinstance(child, Words):
                 if content := tidy(child.text):
-                    found.append(New(content))
+                    parts.append(New(content))
                 continue
             if child.tag in ROLES and child.tag not in modules:
                 if element.tag != "prompt":
                     raise self._error(f"<{child.tag}> is in a module. Write it outside.", child)
-                found.append(self._said(child))
+                parts.append(self._said(child))
                 continue
-            if any(isinstance(part, New) and part.role for part in found):
+            if any(isinstance(part, New) and part.role for part in parts):
                 raise self._error(
                     f"<{child.tag}> follows a message. Import all modules before the messages that "
                     "the prompt adds.",
@@ -147,11 +149,15 @@ class _Reading:
                 )
                 raise self._error(why, child)
             taken[group] = child.tag
-            found.append(self._import(child, module))
-        return tuple(found)
+            parts.append(self._import(child, module))
+        return tuple(parts)
 
     def _import(self, element: Element, module: Module) -> Import:
-        parameters = [one.name for one in named(module.parts) if isinstance(one, ModuleParameter)]
+        parameters = [
+            parameter.name
+            for parameter in named(module.parts)
+            if isinstance(parameter, ModuleParameter)
+        ]
         for name in element.attributes:
             if name not in parameters:
                 said = unknown("parameter", name, parameters, of=f"module '{module.name}'")
@@ -190,16 +196,16 @@ def _union_of(parts: tuple[Part, ...]) -> Iterator[tuple[str, str]]:
 def _where_it_is(name: str, around: Sequence[Part]) -> str:
     """How to import a module that is in another one; empty if there is none of this name."""
     todo: deque[tuple[tuple[str, ...], Module | ModuleParameter]] = deque()
-    todo.extend(((), one) for one in named(tuple(around)))
+    todo.extend(((), part) for part in named(tuple(around)))
     while todo:
-        path, one = todo.popleft()
-        if not isinstance(one, Module):
+        path, part = todo.popleft()
+        if not isinstance(part, Module):
             continue
-        if one.name == name and path:
+        if part.name == name and path:
             opened = "".join(f"<{outer}>" for outer in path)
             closed = "".join(f"</{outer}>" for outer in reversed(path))
             return f" '{name}' is in '{path[-1]}': write {opened}<{name}/>{closed}."
-        todo.extend(((*path, one.name), inner) for inner in named(one.parts))
+        todo.extend(((*path, part.name), inner) for inner in named(part.parts))
     return ""
 
 

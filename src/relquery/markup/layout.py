@@ -97,16 +97,16 @@ def lay_out(schema: Schema, tokens: TokenizedTexts) -> Layout:
     laying = _Laying(schema, tokens.lengths(_texts(schema)))
     own: list[Own] = []
     modules: dict[str, Laid] = {}
-    at = 0
+    end = 0
     for run, group in zip(skeleton.runs, (*frame.groups, ()), strict=True):
         if run:
-            own.append(Own(at, len(run), run))
-        inside = laying.parts(group, at + len(run), ())
+            own.append(Own(end, len(run), run))
+        inside = laying.parts(group, end + len(run), ())
         own += inside.own
         modules |= inside.modules
-        at = inside.stop
-    _check_room(schema, modules.values(), at, tokens.backend.limits.context)
-    return Layout(schema, frame, tuple(own), modules, at)
+        end = inside.stop
+    _check_room(schema, modules.values(), end, tokens.backend.limits.context)
+    return Layout(schema, frame, tuple(own), modules, end)
 
 
 def _check_room(schema: Schema, modules: Iterable[Laid], stop: int, context: int | None) -> None:
@@ -144,15 +144,15 @@ class _Laying:
         """What stands in a module, or a group of modules of the schema."""
         inside = _Inside(start)
         for part in parts:
-            at = inside.stop
+            end = inside.stop
             match part:
                 case LooseText(content):
-                    inside.own.append(Own(at, self.lengths[content], content))
+                    inside.own.append(Own(end, self.lengths[content], content))
                     inside.stop += self.lengths[content]
                 case ModuleParameter():
-                    inside.own.append(self._blank(part, at))
+                    inside.own.append(self._blank(part, end))
                     inside.stop += part.length
-                    inside.parameters[part.name] = PositionRange(at, inside.stop)
+                    inside.parameters[part.name] = PositionRange(end, inside.stop)
                 case Module():
                     self._add(inside, (part,), "", path)
                 case Union(modules, scaffold):

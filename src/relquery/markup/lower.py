@@ -105,9 +105,9 @@ class _Wanted:
 
         Text after an import may stand anywhere up to the next import, or the end.
         """
-        at, ranges = inside.start, [modules[name].range for name in asked.imports]
+        start, ranges = inside.start, [modules[name].range for name in asked.imports]
         starts = [*(each.start for each in ranges), inside.stop]
-        self._add(asked.first, at, starts[0])
+        self._add(asked.first, start, starts[0])
         for (name, imported), after in zip(asked.imports.items(), starts[1:], strict=True):
             laid = modules[name]
             self.imported.append(laid)
@@ -115,7 +115,7 @@ class _Wanted:
                 self.arguments.append((text, laid.parameters[parameter], imported, parameter))
             within = PromptContents.of(imported.parts)
             self.take(within, laid.inside, laid.range)
-            last = max((laid.inside[one].range.stop for one in within.imports), default=None)
+            last = max((laid.inside[name].range.stop for name in within.imports), default=None)
             self._add(within.last, laid.range.start if last is None else last, laid.range.stop)
             self._add(asked.after.get(name, ()), laid.range.stop, after)
 

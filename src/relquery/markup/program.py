@@ -68,10 +68,10 @@ class _Test:
     value: str | bool | None
 
     def holds(self, given: Mapping[str, Any]) -> bool:
-        found = given[self.argument]
+        value = given[self.argument]
         if self.value is None:
             return True
-        return bool(found) == self.value if isinstance(self.value, bool) else found == self.value
+        return bool(value) == self.value if isinstance(self.value, bool) else value == self.value
 
 
 _Statements: TypeAlias = Sequence[ast.stmt]
@@ -98,9 +98,9 @@ class PromptFunction:
         without a value, such as None or "", it chooses none.
         """
         known = list(self._signature.parameters)
-        for one in named:
-            if one not in known:
-                said = unknown("argument", one, [*known, "text"], of=f"{self.schema.name}()")
+        for parameter in named:
+            if parameter not in known:
+                said = unknown("argument", parameter, [*known, "text"], of=f"{self.schema.name}()")
                 raise MarkupError(said)
         try:
             bound = self._signature.bind(*arguments, **named)
@@ -183,7 +183,7 @@ class _Reading:
                     made.parts.append(_Choice(list(branches)))
                 case ast.Match(subject, cases):
                     argument = self._argument(subject)
-                    options = [self._case(argument, one, made, begins=is_first) for one in cases]
+                    options = [self._case(argument, case, made, begins=is_first) for case in cases]
                     made.parts.append(_Choice(options))
                 case ast.Pass():
                     pass

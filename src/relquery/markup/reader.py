@@ -103,7 +103,7 @@ def read(text: str) -> Element:
             root = _Reader(bare).read(bare.encode())
         except MarkupError:
             raise error from None
-        first = next(at for at, sign in enumerate(bare) if sign != text[at])
+        first = next(index for index, sign in enumerate(bare) if sign != text[index])
         line = text.count("\n", 0, first) + 1
         warn(
             f"A bare {text[first]} is read as text (line {line}, and maybe further ones). Write "

@@ -88,18 +88,18 @@ def named(parts: tuple[Part, ...]) -> Iterator[Module | ModuleParameter]:
 
 def messages(parts: Sequence[Part]) -> list[Message]:
     """The messages of a schema. What stands outside them is what the user says."""
-    found: list[Message] = []
+    written: list[Message] = []
     loose: list[Part] = []
     for part in (*parts, None):
         if part is not None and not isinstance(part, Message):
             loose.append(part)
             continue
         if loose:
-            found.append(Message(Role.USER, tuple(loose), _NOWHERE))
+            written.append(Message(Role.USER, tuple(loose), _NOWHERE))
             loose = []
         if part is not None:
-            found.append(part)
-    return found
+            written.append(part)
+    return written
 
 
 _NOWHERE = SourcePosition(0, 0)
@@ -306,14 +306,14 @@ class _Definition:
 
     def _check_names(self, parts: Sequence[Part], element: Element) -> None:
         seen: set[str] = set()
-        for one in named(tuple(parts)):
-            if one.name in seen:
+        for part in named(tuple(parts)):
+            if part.name in seen:
                 raise MarkupError(
-                    f"<{element.tag}> has two things named '{one.name}'. Rename one of them.",
+                    f"<{element.tag}> has two things named '{part.name}'. Rename one of them.",
                     self._text,
-                    *one.place,
+                    *part.place,
                 )
-            seen.add(one.name)
+            seen.add(part.name)
 
     def _error(self, message: str, element: Element) -> MarkupError:
         return MarkupError(message, self._text, *element.place)

@@ -75,7 +75,7 @@ def _texts(
                 yield (arguments or {}).get(name, "")
             case Module() | Union():
                 modules = part.modules if isinstance(part, Union) else (part,)
-                for name in [one.name for one in modules if one.name in asked.imports]:
+                for name in [module.name for module in modules if module.name in asked.imports]:
                     yield from (f"\n{new.content}" for new in asked.before(name))
                     yield f"\n{_imported(asked, name)}"
                     yield from (f"\n{new.content}" for new in asked.after.get(name, ()))

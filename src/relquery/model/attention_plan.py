@@ -96,7 +96,7 @@ def numbered(chunks: Sequence[Chunk]) -> list[Chunk]:
     By their positions the kernels know what a token sees. So a token that attends to something at a
     later position (an argument in the middle of a module, paper 001) needs others.
     """
-    found = []
+    copies = []
     for chunk in chunks:
         context, count = [], 0
         for segment in chunk.context:
@@ -105,8 +105,8 @@ def numbered(chunks: Sequence[Chunk]) -> list[Chunk]:
             else:
                 context.append(segment._replace(start=count))
                 count += len(segment.slots)
-        found.append(chunk._replace(context=tuple(context), position=count))
-    return found
+        copies.append(chunk._replace(context=tuple(context), position=count))
+    return copies
 
 
 def chunks_at(chunks: Sequence[Chunk], rows: Sequence[int]) -> list[Chunk]:
@@ -114,17 +114,21 @@ def chunks_at(chunks: Sequence[Chunk], rows: Sequence[int]) -> list[Chunk]:
 
     rows: numbers of these tokens among all, ascending. Their keys and values are stored already.
     """
-    found: list[Chunk] = []
-    first, at = 0, 0
+    placed: list[Chunk] = []
+    first, position = 0, 0
     for chunk in chunks:
         until = first + len(chunk.tokens)
-        while at < len(rows) and rows[at] < until:
-            start = at
-            while at < len(rows) and rows[at] < until and rows[at] - rows[start] == at - start:
-                at += 1
-            low, high = rows[start] - first, rows[at - 1] + 1 - first
+        while position < len(rows) and rows[position] < until:
+            start = position
+            while (
+                position < len(rows)
+                and rows[position] < until
+                and rows[position] - rows[start] == position - start
+            ):
+                position += 1
+            low, high = rows[start] - first, rows[position - 1] + 1 - first
             before = (Segment(chunk.writes[:low], chunk.position),) if low else ()
-            found.append(
+            placed.append(
                 chunk._replace(
                     tokens=chunk.tokens[low:high],
                     position=chunk.position + low,
@@ -133,7 +137,7 @@ def chunks_at(chunks: Sequence[Chunk], rows: Sequence[int]) -> list[Chunk]:
                 )
             )
         first = until
-    return found
+    return placed
 
 
 def _parts(chunk: Chunk, room: int, size: int) -> Iterator[Chunk]:

@@ -96,7 +96,7 @@ class Encoder:
         Raises ModelError, ConfigError for another pooling, and MissingExtraError where torch is
         needed and not installed.
         """
-        wanted = next((one for one in POOLINGS if one == pooling), None)
+        wanted = next((known for known in POOLINGS if known == pooling), None)
         if pooling is not None and wanted is None:
             raise ConfigError(unknown("pooling", pooling, POOLINGS))
         layout = read_layout(spec, wanted)
@@ -121,21 +121,23 @@ class Encoder:
         Raises RequestError for a text with a token that the network has no embedding for.
         """
         backend, known = self.network.tokenizer.backend, self.network.vocabulary
-        found = backend.encode_batch([self._given(text) for text in texts])
-        tokens = [each.ids for each in found]
+        encodings = backend.encode_batch([self._given(text) for text in texts])
+        tokens = [each.ids for each in encodings]
         most = max((max(each, default=0) for each in tokens), default=0)
         if most >= known:
             raise RequestError(not_embedded("text", most, str(backend.id_to_token(most)), known))
         vectors = np.zeros((len(texts), self.network.dimensions), np.float32)
         for batch in _batches([len(each) for each in tokens], self.network.tokens_at_once):
-            states = self.network.states([tokens[at] for at in batch])
+            states = self.network.states([tokens[row] for row in batch])
             vectors[batch] = [self._pooled(each) for each in states]
         return vectors
 
     def count(self, texts: Sequence[str]) -> list[tuple[int, bool]]:
         """The tokens that are read of each text, and whether more of it is cut off."""
-        found = self.network.tokenizer.backend.encode_batch([self._given(text) for text in texts])
-        return [(len(each.ids), bool(each.overflowing)) for each in found]
+        encodings = self.network.tokenizer.backend.encode_batch(
+            [self._given(text) for text in texts]
+        )
+        return [(len(each.ids), bool(each.overflowing)) for each in encodings]
 
     def _given(self, text: str) -> str:
         text = self.layout.prompt + text
@@ -143,10 +145,10 @@ class Encoder:
 
     def _pooled(self, states: Float32s) -> Float32s:
         whole = self.layout.pooling == "mean"
-        found: Float32s = (
+        pooled: Float32s = (
             states.mean(axis=0) if whole else states[0 if self.layout.pooling == "cls" else -1]
         )
-        return found
+        return pooled
 
 
 def _open(folder: Path, name: str, device: str | None) -> EncoderNetwork:
@@ -172,11 +174,11 @@ def _batches(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
     most: tokens at once.
     """
     places: list[int] = []
-    for at in sorted(np.flatnonzero(lengths).tolist(), key=lengths.__getitem__):
-        if places and lengths[at] * (len(places) + 1) > most:
+    for row in sorted(np.flatnonzero(lengths).tolist(), key=lengths.__getitem__):
+        if places and lengths[row] * (len(places) + 1) > most:
             yield places
             places = []
-        places.append(at)
+        places.append(row)
     if places:
         yield places
 
@@ -220,19 +222,19 @@ def _modules(spec: str, folder: Path) -> dict[str, str]:
     if not file.is_file():
         return {}
     try:
-        found = {one["type"].rpartition(".")[2]: one["path"] for one in read_json(file)}
+        paths = {module["type"].rpartition(".")[2]: module["path"] for module in read_json(file)}
     except (TypeError, KeyError, AttributeError) as error:
         raise ModelError(
             f"modules.json of the encoder '{spec}' does not list modules with their types. "
             "Download it again."
         ) from error
-    unknown = [kind for kind in found if kind not in _KNOWN]
+    unknown = [kind for kind in paths if kind not in _KNOWN]
     if unknown:
         raise ModelError(
             f"The encoder '{spec}' has a module of the kind {unknown[0]}, which is not supported. "
             f"Supported: {', '.join(_KNOWN)}. Use another encoder, or an Embedder of your own."
         )
-    return found
+    return paths
 
 
 def _pooling(spec: str, said: Mapping[str, Any]) -> Pooling:
@@ -240,11 +242,11 @@ def _pooling(spec: str, said: Mapping[str, Any]) -> Pooling:
     mode = said.get("pooling_mode")
     wanted: Sequence[str] = [mode] if isinstance(mode, str) else mode or ()
     wanted = wanted or [name for name, on in said.items() if on and name.startswith("pooling_mode")]
-    found = [(_FLAGS | _MODES).get(name) for name in wanted]
-    if len(found) != 1 or found[0] is None:
+    modes = [(_FLAGS | _MODES).get(name) for name in wanted]
+    if len(modes) != 1 or modes[0] is None:
         raise ModelError(
             f"The encoder '{spec}' asks for the pooling {' + '.join(wanted) or 'none'}. Supported "
             f"is one of {', '.join(POOLINGS)}. Choose one, e.g. with "
             "rq.load_embedder(..., pooling='mean')."
         )
-    return found[0]
+    return modes[0]

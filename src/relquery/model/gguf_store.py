@@ -46,8 +46,8 @@ def find_gguf(spec: str) -> Path | None:
         return None if is_other else path / _only(files, spec, "Name one of its files")
     if stored := find_in_ollama(spec):
         return stored
-    if found := _OF_HUB.fullmatch(spec):
-        return _downloaded(found["repository"], found["wanted"])
+    if match := _OF_HUB.fullmatch(spec):
+        return _downloaded(match["repository"], match["wanted"])
     if spec.endswith(_ENDING):
         raise ModelError(f"The file '{spec}' does not exist. Check the path.")
     return None
@@ -65,14 +65,14 @@ def lm_studio() -> list[Path]:
 
 def find_in_ollama(spec: str) -> Path | None:
     """The file of a model that Ollama has downloaded, "NAME" or "NAME:TAG"; else None."""
-    found = _OF_OLLAMA.fullmatch(spec)
-    if found is None or ".." in spec:
+    match = _OF_OLLAMA.fullmatch(spec)
+    if match is None or ".." in spec:
         return None
     store = ollama()
-    parts = found["name"].split("/")
+    parts = match["name"].split("/")
     host = parts.pop(0) if len(parts) > 2 else _OLLAMA_HOME
     name = "/".join(parts if len(parts) > 1 else [_OLLAMA_OWN, *parts])
-    manifest = store / "manifests" / host / name / (found["tag"] or "latest")
+    manifest = store / "manifests" / host / name / (match["tag"] or "latest")
     if not manifest.is_file():
         return None
     try:
@@ -93,14 +93,14 @@ def _downloaded(repository: str, wanted: str) -> Path:
     for folder in (*(each / repository for each in lm_studio()), in_cache(repository)):
         if folder is not None:
             names = [str(each.relative_to(folder)) for each in folder.rglob(f"*{_ENDING}")]
-            found = _of(names, wanted)
-            if found and all((folder / each).is_file() for each in _beside(found)):
-                return folder / found
+            name = _of(names, wanted)
+            if name and all((folder / each).is_file() for each in _beside(name)):
+                return folder / name
     try:
         names = [each.rfilename for each in ask_hub(repository).siblings or []]
-        found = _of(names, wanted)
-        if found is not None:
-            return download(repository, _beside(found)) / found
+        name = _of(names, wanted)
+        if name is not None:
+            return download(repository, _beside(name)) / name
     except ModelError:
         raise
     except Exception as error:  # anything the hub's client raises, including network errors
@@ -117,25 +117,25 @@ def _of(names: Iterable[str], wanted: str) -> str | None:
     """The first file that is named by a format, or by its whole name."""
     before = "[-._/]" if _FORMAT.fullmatch(wanted) else "[-./]"
     said = re.compile(rf"(?:^|.*{before}){re.escape(wanted)}(?:-\d+-of-\d+)?(?:\.gguf)?", re.I)
-    found = sorted(
+    matching = sorted(
         each
         for each in names
         if said.fullmatch(each) and each.endswith(_ENDING) and _BESIDE not in each
     )
-    return found[0] if found else None
+    return matching[0] if matching else None
 
 
 def models_in(folder: Path) -> dict[str, list[Path]]:
     """The GGUF models below a folder, by what stands after the colon of their names: their format,
     or the name of their file. Only those with all of their parts."""
-    found: dict[str, list[Path]] = {}
+    files: dict[str, list[Path]] = {}
     for file in sorted(folder.rglob(f"*{_ENDING}")):
         name = str(file.relative_to(folder))
         parts = [folder / each for each in _beside(name)]
         if _BESIDE not in name and parts[0] == file and all(each.is_file() for each in parts):
             format_of = _FORMAT_OF.fullmatch(name)
-            found.setdefault(format_of[1].upper() if format_of else name, parts)
-    return found
+            files.setdefault(format_of[1].upper() if format_of else name, parts)
+    return files
 
 
 def _beside(name: str) -> list[str]:

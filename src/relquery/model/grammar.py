@@ -89,12 +89,12 @@ class Grammars:
     def _kept(self, owner: str | None, key: object, make: Callable[[], Grammar]) -> Grammar:
         if owner is None:
             return make()
-        found = self._known.get((owner, key))
-        if found is None:
+        grammar = self._known.get((owner, key))
+        if grammar is None:
             if len(self._known) >= _KEPT:
                 self._known.clear()
-            found = self._known[owner, key] = make()
-        return found
+            grammar = self._known[owner, key] = make()
+        return grammar
 
     def spell(self, tokens: Sequence[int]) -> list[bytes]:
         """The bytes that each token stands for; of a special token, its name."""
@@ -270,8 +270,8 @@ class Grammar:
 
     def text(self, tokens: Sequence[int]) -> str:
         """The text of an answer; the end of one that was cut may be half a character."""
-        found = self._bytes(tokens).decode(errors="replace")
-        return found.removeprefix(" ") if self._begins_blank else found
+        decoded = self._bytes(tokens).decode(errors="replace")
+        return decoded.removeprefix(" ") if self._begins_blank else decoded
 
     def spelling(self) -> Callable[[list[int]], str]:
         """A function that gives the text of one answer's tokens as they come."""
@@ -355,12 +355,12 @@ class SchemaMatcher:
 
     def _forced(self) -> list[int]:
         """Take all tokens that are forced now, and return them."""
-        found: list[int] = []
+        tokens: list[int] = []
         while forced := self.inner.compute_ff_tokens():
             if not self.inner.consume_tokens(forced):
                 break
-            found += forced
-        return found
+            tokens += forced
+        return tokens
 
 
 def masks(matchers: Sequence[Matcher]) -> Words:
@@ -372,23 +372,23 @@ def masks(matchers: Sequence[Matcher]) -> Words:
     ours = [each for each in matchers if isinstance(each, SchemaMatcher)]
     assert len(ours) == len(matchers), "the network has grammars of another kind"
     words = ours[0].words
-    found = np.zeros((len(ours), words), np.uint32)
+    result = np.zeros((len(ours), words), np.uint32)
     inner = [(matcher.inner, row) for row, matcher in enumerate(ours) if not matcher.pending]
     if inner:
-        _executor().unsafe_compute_mask_ptr(inner, found.ctypes.data, words * 4, len(ours))
+        _executor().unsafe_compute_mask_ptr(inner, result.ctypes.data, words * 4, len(ours))
     for row, matcher in enumerate(ours):
         if matcher.pending:
-            found[row, matcher.pending[0] // 32] = 1 << matcher.pending[0] % 32
+            result[row, matcher.pending[0] // 32] = 1 << matcher.pending[0] % 32
         if matcher.unused is not None:
-            found[row, matcher.unused // 32] &= ~np.uint32(1 << matcher.unused % 32)
-    return found
+            result[row, matcher.unused // 32] &= ~np.uint32(1 << matcher.unused % 32)
+    return result
 
 
 def ids_of(mask: Words) -> Int64s:
     """The tokens of one mask (words,), sorted."""
-    at = np.flatnonzero(mask)
-    bits = np.unpackbits(mask[at].view(np.uint8), bitorder="little").reshape(len(at), 32)
-    ids: Int64s = (at[:, None] * 32 + np.arange(32))[bits.view(bool)]
+    allowed = np.flatnonzero(mask)
+    bits = np.unpackbits(mask[allowed].view(np.uint8), bitorder="little").reshape(len(allowed), 32)
+    ids: Int64s = (allowed[:, None] * 32 + np.arange(32))[bits.view(bool)]
     return ids
 
 

@@ -83,9 +83,9 @@ class NativeEncoder:
         own = Store(self._shapes, len(tokens), 0, keeps=False)
         with self._turn:
             self._net.run([step], self._none, own, self._none, False, cores())
-            found = self._net.logits(len(tokens)).view(np.float32).copy()
+            logits = self._net.logits(len(tokens)).view(np.float32).copy()
         self._weights.check()
-        return [found[first:last] for first, last in pairwise(ends)]
+        return [logits[first:last] for first, last in pairwise(ends)]
 
 
 def _seen(ends: Sequence[int], slots: Int64s, positions: Int64s) -> Seen:

@@ -305,8 +305,8 @@ def _end_tokens(
             f"Model '{settings.name}': eos_token_id is {end!r}; it must be a token id, or a list "
             "of them."
         )
-    found = [*listed, tokenizer.id_of("eos_token")]
-    return frozenset(each for each in found if each is not None and each < vocabulary)
+    ids = [*listed, tokenizer.id_of("eos_token")]
+    return frozenset(each for each in ids if each is not None and each < vocabulary)
 
 
 def _gguf_ends(

@@ -201,12 +201,12 @@ class NativeExecutor:
     def _drawn(self, chunks: Sequence[Chunk]) -> list[Drawn | None]:
         """Each chunk's draw, or None without one."""
         draws = [draw for chunk in chunks for draw in chunk.draws]
-        found: list[Drawn] = []
-        while len(found) < len(draws):
-            rows = self._net.next_logits(self._threads) if found else self._rows
-            found += follow_draws(self._logits(rows), draws[len(found) : len(found) + rows])
+        drawn: list[Drawn] = []
+        while len(drawn) < len(draws):
+            rows = self._net.next_logits(self._threads) if drawn else self._rows
+            drawn += follow_draws(self._logits(rows), draws[len(drawn) : len(drawn) + rows])
         self._check()
-        return drawn_by_chunk(found, chunks)
+        return drawn_by_chunk(drawn, chunks)
 
     def _logits(self, count: int) -> Logits:
         def row(at: int) -> npt.NDArray[np.float32]:

@@ -204,9 +204,9 @@ def _truncated(logits: Rows, draw: Draw) -> Rows:
         # The mass before a token decides, so that the likeliest token always stays.
         kept = (before < draw.top_p) | (np.arange(len(values)) == 0)
         order, values = order[kept], values[kept]
-    found = np.full_like(logits, -np.inf)
-    found[order] = values
-    return found
+    cut = np.full_like(logits, -np.inf)
+    cut[order] = values
+    return cut
 
 
 def _largest_allowed(
@@ -225,12 +225,12 @@ def _largest_allowed(
     if not matchers:
         return {}
     rows, mask = list(matchers), masks(list(matchers.values()))
-    found = logits.largest[rows]
-    at = np.maximum(found, 0)
-    bits = mask[np.arange(len(rows)), at // 32] >> (at % 32).astype(np.uint32) & 1
-    for place in np.flatnonzero((bits == 0) & (found != NOT_FINITE)).tolist():
-        found[place] = _largest_of(logits.row(rows[place]), mask[place])
-    return dict(zip(rows, found.tolist(), strict=True))
+    largest = logits.largest[rows]
+    ids = np.maximum(largest, 0)
+    bits = mask[np.arange(len(rows)), ids // 32] >> (ids % 32).astype(np.uint32) & 1
+    for place in np.flatnonzero((bits == 0) & (largest != NOT_FINITE)).tolist():
+        largest[place] = _largest_of(logits.row(rows[place]), mask[place])
+    return dict(zip(rows, largest.tolist(), strict=True))
 
 
 def _largest_of(row: Rows, mask: Words) -> int:

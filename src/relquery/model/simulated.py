@@ -153,9 +153,13 @@ class PacedExecutor(SimulatedExecutor):
         is_long = (chunk.position + len(chunk.tokens) + chunk.request) % _LONGEST == 0
         wanted = [*self._closing, token] if is_long else [token, *self._closing]
         places = np.minimum(np.searchsorted(allowed, wanted), len(allowed) - 1)
-        possible = (each for each, at in zip(wanted, places, strict=True) if allowed[at] == each)
-        found = next(possible, None)
-        return super()._match(allowed, token, chunk) if found is None else found
+        possible = (
+            each
+            for each, is_allowed in zip(wanted, places, strict=True)
+            if allowed[is_allowed] == each
+        )
+        match = next(possible, None)
+        return super()._match(allowed, token, chunk) if match is None else match
 
 
 def written(text: Sequence[int]) -> Callable[[int, int], int]:

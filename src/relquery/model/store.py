@@ -195,16 +195,16 @@ class StateFiles:
         return self._folder / f"{key.hex()}{_ENDING}"
 
     def _make_room(self) -> None:
-        found = []
+        oldest = []
         for path in self._folder.parent.glob("*/*"):
             with suppress(OSError):
                 stat = path.stat()
                 if path.suffix == _ENDING:
-                    found.append((stat.st_mtime, stat.st_size, path))
+                    oldest.append((stat.st_mtime, stat.st_size, path))
                 elif path.suffix == _PART and time.time() - stat.st_mtime > ABANDONED:
                     path.unlink()
-        over = sum(size for _, size, _ in found) - self._most
-        for _, size, path in sorted(found):
+        over = sum(size for _, size, _ in oldest) - self._most
+        for _, size, path in sorted(oldest):
             if over <= 0:
                 break
             with suppress(OSError):
@@ -232,16 +232,16 @@ def _header(file: BufferedReader, size: int) -> tuple[dict[str, Any], str]:
 def _header_of(layers: list[LayerStates], kind: str, digest: str) -> bytes:
     """The header of a safetensors file of some states."""
     entries: dict[str, Any] = {"__metadata__": {"digest": digest}}
-    at = 0
+    offset = 0
     for number, pair in enumerate(layers):
         for name, states in zip("kv", pair, strict=True):
             heads, tokens, width = states.shape
             entries[f"{name}{number}"] = {
                 "dtype": kind,
                 "shape": [heads, tokens, width // _SIZES[kind]],
-                "data_offsets": [at, at + states.nbytes],
+                "data_offsets": [offset, offset + states.nbytes],
             }
-            at += states.nbytes
+            offset += states.nbytes
     text = json.dumps(entries).encode()
     return text.ljust(-(-len(text) // 8) * 8)
 

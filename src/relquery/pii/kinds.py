@@ -34,8 +34,8 @@ def kinds_of(value: object, known: Sequence[str] = KINDS) -> tuple[str, ...]:
         return tuple(known) if value else ()
     if isinstance(value, str) or not isinstance(value, Iterable):
         raise ConfigError(f"redact is {value!r}; expected true, false, or a list such as ['NAME'].")
-    names = [str(one).upper() for one in value]
+    names = [str(name).upper() for name in value]
     for name in names:
         if name not in known:
             raise ConfigError(unknown("kind of personal data", name, known))
-    return tuple(one for one in known if one in names)
+    return tuple(kind for kind in known if kind in names)

@@ -24,8 +24,10 @@ class Finding(NamedTuple):
 
 def luhn(digits: str) -> bool:
     """Whether digits pass Luhn's check (ISO/IEC 7812-1)."""
-    doubled = (int(one) * 2 if at % 2 else int(one) for at, one in enumerate(reversed(digits)))
-    return sum(one - 9 if one > 9 else one for one in doubled) % 10 == 0
+    doubled = (
+        int(digit) * 2 if index % 2 else int(digit) for index, digit in enumerate(reversed(digits))
+    )
+    return sum(digit - 9 if digit > 9 else digit for digit in doubled) % 10 == 0
 
 
 def iban_length(text: str) -> int | None:
@@ -34,7 +36,7 @@ def iban_length(text: str) -> int | None:
     if not size or len(text) < size:
         return None
     moved = text[4:size] + text[:4]
-    return size if int("".join(str(int(one, 36)) for one in moved)) % 97 == 1 else None
+    return size if int("".join(str(int(character, 36)) for character in moved)) % 97 == 1 else None
 
 
 _IBAN_SIZES = {
@@ -59,7 +61,7 @@ _CARD_SIZES = (
 
 def _is_card(text: str) -> bool:
     digits = _digits(text)
-    known = any(re.match(one, digits) and len(digits) in sizes for one, sizes in _CARD_SIZES)
+    known = any(re.match(prefix, digits) and len(digits) in sizes for prefix, sizes in _CARD_SIZES)
     return known and luhn(digits)
 
 

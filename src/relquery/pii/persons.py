@@ -126,13 +126,13 @@ def find_names(text: str) -> Iterator[Finding]:
     """Names of persons, without their titles, and days of birth right behind them."""
     runs = list(_runs(text))
     named = [_is_name(text, *run) for run in runs]
-    for at in range(1, len(runs)):  # what is joined with a name is one
-        (_, before), (start, _) = runs[at - 1], runs[at]
-        if named[at - 1] != named[at] and re.fullmatch(_JOINED, text[before:start]):
-            if all(" " in text[slice(*runs[one])] for one in (at - 1, at)):
-                named[at - 1] = named[at] = True
+    for index in range(1, len(runs)):  # what is joined with a name is one
+        (_, before), (start, _) = runs[index - 1], runs[index]
+        if named[index - 1] != named[index] and re.fullmatch(_JOINED, text[before:start]):
+            if all(" " in text[slice(*runs[run])] for run in (index - 1, index)):
+                named[index - 1] = named[index] = True
             elif "&" in text[before:start]:  # a firm
-                named[at - 1] = named[at] = False
+                named[index - 1] = named[index] = False
     whole = [text[start:end] for (start, end), is_one in zip(runs, named, strict=True) if is_one]
     parts = {part for name in whole for part in name.split() if len(part) > 2} - ALSO_WORDS
     for (start, end), is_one in zip(runs, named, strict=True):
@@ -158,7 +158,7 @@ def _in_small_or_capital_letters(text: str) -> Iterator[Finding]:
 def _runs(text: str) -> Iterator[tuple[int, int]]:
     """Where capitalised words stand together that may be a name."""
     for run in re.finditer(_RUN, text):
-        words = [(run.start() + one.start(), one[0]) for one in re.finditer(r"\S+", run[0])]
+        words = [(run.start() + word.start(), word[0]) for word in re.finditer(r"\S+", run[0])]
         kept: list[tuple[int, str]] = []
         for start, word in (*words, (0, "")):
             is_none = word.lower() in NO_NAMES and not (kept and re.fullmatch(_INITIAL, word))

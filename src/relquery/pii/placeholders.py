@@ -41,11 +41,13 @@ _KIND_OF_FIELD = {name: kind for kind, names in _FIELDS.items() for name in name
 def find(text: str, kinds: tuple[str, ...] = KINDS) -> tuple[Finding, ...]:
     """Personal data in a text, in its order, no two of it overlapping."""
     kept: list[Finding] = []
-    for one in _candidates(text):
-        if one.kind not in kinds:
+    for finding in _candidates(text):
+        if finding.kind not in kinds:
             continue
-        touched = [other for other in kept if other.start < one.end and one.start < other.end]
-        parts = (*touched, one)  # all of both is hidden, as what is surer
+        touched = [
+            other for other in kept if other.start < finding.end and finding.start < other.end
+        ]
+        parts = (*touched, finding)  # all of both is hidden, as what is surer
         start, end = min(part.start for part in parts), max(part.end for part in parts)
         kept = [other for other in kept if other not in touched]
         kept.append(Finding(start, end, parts[0].kind))
@@ -62,7 +64,7 @@ def _candidates(text: str) -> Iterator[Finding]:
 def kind_of_field(name: str) -> str | None:
     """The kind that all values of a field are, by its name: `first_name`, `customerEmail`."""
     words = [word.lower() for word in re.findall(_WORDS, name)]
-    tails = ("".join(words[at:]) for at in range(len(words)))
+    tails = ("".join(words[index:]) for index in range(len(words)))
     return next((_KIND_OF_FIELD[tail] for tail in tails if tail in _KIND_OF_FIELD), None)
 
 
@@ -80,8 +82,8 @@ class Placeholders:
     _taken: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        found = (match for text in self.given for match in re.finditer(_NUMBERED, text))
-        self._taken = {f"{match[1]}_{match[2]}" for match in found}
+        matches = (match for text in self.given for match in re.finditer(_NUMBERED, text))
+        self._taken = {f"{match[1]}_{match[2]}" for match in matches}
 
     def hide(self, text: str, field_name: str = "") -> str:
         """A text with placeholders. field_name: of the field whose whole value it is."""
@@ -89,10 +91,10 @@ class Placeholders:
         if kind in self.kinds and text.strip():
             return self._placeholder(str(kind), text)
         parts, end = list[str](), 0
-        for one in find(text, self.kinds):
-            value = text[one.start : one.end]
-            parts += [text[end : one.start], self._placeholder(one.kind, value)]
-            end = one.end
+        for finding in find(text, self.kinds):
+            value = text[finding.start : finding.end]
+            parts += [text[end : finding.start], self._placeholder(finding.kind, value)]
+            end = finding.end
         return "".join((*parts, text[end:]))
 
     def _placeholder(self, kind: str, value: str) -> str:

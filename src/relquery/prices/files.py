@@ -16,8 +16,10 @@ from typing import Any
 from relquery.errors import ConfigError, type_of, unknown
 from relquery.prices.price import Price, Tier
 
-_OF_PRICE: dict[str, Field[Any]] = {one.name: one for one in fields(Price) if one.name != "name"}
-_OF_TIER: dict[str, Field[Any]] = {one.name: one for one in fields(Tier)}
+_OF_PRICE: dict[str, Field[Any]] = {
+    setting.name: setting for setting in fields(Price) if setting.name != "name"
+}
+_OF_TIER: dict[str, Field[Any]] = {setting.name: setting for setting in fields(Tier)}
 _TEXTS = ("date", "source", "until")
 _FLAGS = ("reasoning", "knows_minimum")
 _REMEDY = (
@@ -62,7 +64,9 @@ def _told(price: Price) -> dict[str, Any]:
     said = {name: value for name, value in values.items() if value != _OF_PRICE[name].default}
     if price.tiers:
         tiers = (asdict(tier).items() for tier in price.tiers)
-        said["tiers"] = [{name: one for name, one in tier if one is not None} for tier in tiers]
+        said["tiers"] = [
+            {name: value for name, value in tier if value is not None} for tier in tiers
+        ]
     return said
 
 

@@ -130,9 +130,9 @@ class Price:
             return self
         longest = [tier.above for tier in self.tiers]
         counts, sums = [0] * (len(longest) + 1), [0.0] * (len(longest) + 1)
-        for one in tokens:
-            at = bisect_left(longest, one)
-            counts[at], sums[at] = counts[at] + 1, sums[at] + one
+        for token in tokens:
+            tier_index = bisect_left(longest, token)
+            counts[tier_index], sums[tier_index] = counts[tier_index] + 1, sums[tier_index] + token
         kinds: list[Price | Tier] = [self, *self.tiers]
         prices = [_amounts(self) | _amounts(each) for each in kinds]
         total = max(1.0, sum(sums))

@@ -49,10 +49,10 @@ def shipped_price(model: str, provider: str | None, moment: datetime) -> Price |
     None if it is not known.
     """
     try:
-        seller, found = _snapshot().find_provider_model(model, None, provider, None)
+        seller, priced = _snapshot().find_provider_model(model, None, provider, None)
     except LookupError:
         return _lacking().get(model) if provider in (None, "openai") else None
-    return None if _DOUBTFUL.fullmatch(found.id) else _price(seller, found, moment)
+    return None if _DOUBTFUL.fullmatch(priced.id) else _price(seller, priced, moment)
 
 
 def provider_at(host: str) -> str | None:
@@ -111,7 +111,7 @@ def _price(provider: Provider, model: ModelInfo, moment: datetime) -> Price | No
     if amounts["write"] > amounts["uncached"]:
         rule = {"breakpoints": 4, **rule}
     starts = sorted({tier.start for price in _values(now) for tier in getattr(price, "tiers", ())})
-    tiers = [Tier(start, **found) for start in starts if (found := _amounts(now, start + 1))]
+    tiers = [Tier(start, **rates) for start in starts if (rates := _amounts(now, start + 1))]
     if not rule.get("breakpoints"):
         amounts = _free_to_write(amounts)
         tiers = [replace(tier, write=tier.uncached, write_1h=None) for tier in tiers]
@@ -144,20 +144,20 @@ def _values(price: ModelPrice) -> list[Any]:
 
 def _amounts(price: ModelPrice, tokens: int) -> dict[str, Any] | None:
     """The amounts for a prompt of so many tokens, by field; None if it is not sold by tokens."""
-    found: dict[str, Any] = {}
+    amounts: dict[str, Any] = {}
     for field, value in zip(_FIELDS, _values(price), strict=True):
         if value is None:
             continue
         tiers = [tier.price for tier in getattr(value, "tiers", ()) if tokens > tier.start]
-        found[field] = float(tiers[-1] if tiers else getattr(value, "base", value))
-    if not {"uncached", "output"} <= found.keys():
+        amounts[field] = float(tiers[-1] if tiers else getattr(value, "base", value))
+    if not {"uncached", "output"} <= amounts.keys():
         return None
-    uncached = found["uncached"]
-    found["read"] = min(found.get("read", uncached), uncached)
-    found["write"] = max(found.get("write", uncached), uncached)
-    if "write_1h" in found:
-        found["write_1h"] = max(found["write_1h"], found["write"])
-    return found
+    uncached = amounts["uncached"]
+    amounts["read"] = min(amounts.get("read", uncached), uncached)
+    amounts["write"] = max(amounts.get("write", uncached), uncached)
+    if "write_1h" in amounts:
+        amounts["write_1h"] = max(amounts["write_1h"], amounts["write"])
+    return amounts
 
 
 def _free_to_write(amounts: dict[str, Any]) -> dict[str, Any]:
@@ -180,7 +180,7 @@ def _peak(model: ModelInfo, now: ModelPrice) -> float:
     listed = model.prices if isinstance(model.prices, list) else []
     of_hours = [each.prices for each in listed if hasattr(each.constraint, "start_time")]
     plain = _amounts(now, 0)
-    dearest = [found for each in of_hours if (found := _amounts(each, 0)) is not None]
+    dearest = [amounts for each in of_hours if (amounts := _amounts(each, 0)) is not None]
     if plain is None:
         return 1.0
     fields = [field for field in ("uncached", "output", "read") if plain[field]]
@@ -192,11 +192,11 @@ def _with_shares(price: Price, model: ModelInfo, moment: datetime) -> Price:
     """A price with what batches and the slow service tier cost, as parts of it."""
     shares: dict[str, Any] = {}
     for field, context in (("batch", {"processing": "batch"}), ("flex", {"service_tier": "flex"})):
-        found = _amounts(model.get_prices(moment, context), 0)
-        if found is None or found["uncached"] >= price.uncached:
+        amounts = _amounts(model.get_prices(moment, context), 0)
+        if amounts is None or amounts["uncached"] >= price.uncached:
             continue
-        part = max(found["uncached"] / price.uncached, found["output"] / (price.output or 1))
+        part = max(amounts["uncached"] / price.uncached, amounts["output"] / (price.output or 1))
         shares[field] = round(part, 6)
-        if field == "batch" and abs(found["read"] - part * price.read) > 0.02 * price.read:
-            shares["batch_read"] = min(found["read"], part * price.uncached)
+        if field == "batch" and abs(amounts["read"] - part * price.read) > 0.02 * price.read:
+            shares["batch_read"] = min(amounts["read"], part * price.uncached)
     return replace(price, **shares)

@@ -103,8 +103,8 @@ def known_price(model: str, moment: datetime | None = None) -> Price | None:
     """
     now = moment or datetime.now(UTC)
     own = {_plain(name): price for name, price in own_prices().items()}
-    found = next((own[name] for name in _names(_parts(model)[1]) if name in own), None)
-    price = found or _at_hour(model, _hour(now))
+    own_price = next((own[name] for name in _names(_parts(model)[1]) if name in own), None)
+    price = own_price or _at_hour(model, _hour(now))
     if price is not None and price.until is not None and price.until < now.date().isoformat():
         _tell_past(price.name, price.until)
     return price
@@ -142,24 +142,24 @@ def _at_hour(model: str, hour: datetime) -> Price | None:
     is_bedrock = seller in (None, "aws") and bool(_BEDROCK.fullmatch(name))
     if seller in _HERE or not (is_bedrock or seller or _MADE.match(name)):
         return None
-    at = provider_at(host) if host else None
-    if at is not None or (host and seller == "openai"):
-        seller = at
+    provider = provider_at(host) if host else None
+    if provider is not None or (host and seller == "openai"):
+        seller = provider
     if is_bedrock or seller == "aws":
-        found = _first(_bedrock_names(name), "aws", hour)
-        if found is not None:
-            return found
+        price = _first(_bedrock_names(name), "aws", hour)
+        if price is not None:
+            return price
     if seller is not None:
-        found = _first(_names(name), seller, hour)
-        if found is not None or seller not in ("google", "openrouter", "azure", "aws"):
-            return found
+        price = _first(_names(name), seller, hour)
+        if price is not None or seller not in ("google", "openrouter", "azure", "aws"):
+            return price
     if host and _OPEN.search(name):
         return None
     return _first(_names(name), None, hour)
 
 
 def _first(names: Iterator[str], seller: str | None, hour: datetime) -> Price | None:
-    return next((found for name in names if (found := shipped_price(name, seller, hour))), None)
+    return next((price for name in names if (price := shipped_price(name, seller, hour))), None)
 
 
 def _parts(model: str) -> tuple[str | None, str, str]:
@@ -167,9 +167,9 @@ def _parts(model: str) -> tuple[str | None, str, str]:
     name, host = _plain(model), ""
     if "@" in name and not _DATED.match(name, name.rindex("@")):
         name, _, host = name.partition("@")
-    found = _BEFORE.fullmatch(name)
-    if found and ":" in name[: found.end(1) + 1] and found[1] in (*_SELLERS, *_HERE):
-        return _SELLERS.get(found[1], found[1]), found[2], host
+    match = _BEFORE.fullmatch(name)
+    if match and ":" in name[: match.end(1) + 1] and match[1] in (*_SELLERS, *_HERE):
+        return _SELLERS.get(match[1], match[1]), match[2], host
     return None, name, host
 
 
@@ -178,8 +178,8 @@ def _names(name: str) -> Iterator[str]:
     yield name
     if (cut := _SNAPSHOT.fullmatch(name)) is not None:
         yield from _names(cut["name"])
-    elif (found := _BEFORE.fullmatch(name)) is not None and found[1] in _SELLERS:
-        yield from _names(found[2])
+    elif (match := _BEFORE.fullmatch(name)) is not None and match[1] in _SELLERS:
+        yield from _names(match[2])
 
 
 def _bedrock_names(name: str) -> Iterator[str]:

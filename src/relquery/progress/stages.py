@@ -92,8 +92,8 @@ class RunProgress:
         """Of each stage now, by its name. Only the last one waits."""
         now, waiting = self.clock(), 0.0 if self.waiting is None else self.waiting()
         return {
-            name: one.figures(now, waiting if one is self._now else 0.0)
-            for name, one in list(self.stages.items())
+            name: stage.figures(now, waiting if stage is self._now else 0.0)
+            for name, stage in list(self.stages.items())
         }
 
     def heard(self, answer: Answer, usd: float | None = None) -> None:

@@ -106,7 +106,7 @@ def _logs_above(stream: TextIO) -> Iterator[None]:
     """
     moved: list[logging.StreamHandler[Any]] = []
     loggers = [logging.getLogger(), *map(logging.getLogger, list(logging.root.manager.loggerDict))]
-    for handler in {id(one): one for each in loggers for one in each.handlers}.values():
+    for handler in {id(handler): handler for each in loggers for handler in each.handlers}.values():
         if isinstance(handler, logging.StreamHandler) and handler.stream is stream:
             handler.setStream(sys.stderr)
             moved.append(handler)

@@ -37,7 +37,7 @@ class Bars:
 
     def __repr__(self) -> str:
         stages = {} if self.is_over else self._tally.stages
-        return ", ".join(f"{name}: {of(one.done, one.total)}" for name, one in stages.items())
+        return ", ".join(f"{name}: {of(stage.done, stage.total)}" for name, stage in stages.items())
 
     def _repr_html_(self) -> str:
         if self.is_over or not self._tally.stages:

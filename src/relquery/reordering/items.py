@@ -170,11 +170,11 @@ def _is_bag(bag_of: Int32s, column: int) -> bool:
 
 def _unify(columns: Columns, members: Int64s, same: Int32s) -> None:
     """Merge equal texts in a bag's columns into the first item with this text."""
-    found: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     for column in members:
         offset = int(columns.offsets[column])
         for code, text in enumerate(columns.values[column].fill_null("").to_pylist()):
-            same[offset + code] = found.setdefault(text, offset + code)
+            same[offset + code] = numbers.setdefault(text, offset + code)
 
 
 def _unify_null(values: pa.Array, same: Int32s) -> None:
@@ -206,7 +206,7 @@ def _rank(columns: Columns, labels: Sequence[str], bag_of: Int32s) -> tuple[Int3
     """(rank, shared) without copies; see Items. Texts of two columns share at most their labels."""
     order = np.empty(len(columns.lengths), np.int32)
     shared = np.zeros(len(order), np.int64)
-    at, before = 0, ""
+    start, before = 0, ""
     for bag in sorted(np.unique(bag_of).tolist(), key=lambda bag: (labels[bag], bag)):
         members = np.flatnonzero(bag_of == bag)
         items = np.concatenate([np.arange(*columns.offsets[c : c + 2]) for c in members])
@@ -214,15 +214,15 @@ def _rank(columns: Columns, labels: Sequence[str], bag_of: Int32s) -> tuple[Int3
         text = arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
         text = text.fill_null("") if text.null_count else text
         by_text = pc.array_sort_indices(text).to_numpy().astype(np.int64)
-        end = at + len(by_text)
-        if end > at:
-            order[at:end] = items[by_text]
+        end = start + len(by_text)
+        if end > start:
+            order[start:end] = items[by_text]
             prefixes = _common_prefixes(text, by_text)
-            shared[at + 1 : end] = len(labels[bag]) + prefixes
-            shared[at] = agreement(before, labels[bag])
-        at, before = end, labels[bag]
+            shared[start + 1 : end] = len(labels[bag]) + prefixes
+            shared[start] = agreement(before, labels[bag])
+        start, before = end, labels[bag]
     rank = np.empty(len(order), np.int32)
-    rank[order] = np.arange(at)
+    rank[order] = np.arange(start)
     return rank, shared
 
 

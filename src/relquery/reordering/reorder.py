@@ -143,18 +143,18 @@ def _solve(
         return [(rows, np.zeros((len(rows), 1), np.int16))]
     problem = pose(items.slots, items.bags, weighting.weights, *_rules(items, known))
     if items.slots.size == 0 or method == "original":
-        found = [original(problem)]
+        orders = [original(problem)]
     elif method == "fixed":
-        found = side_by_side([partial(fixed, problem)], problem.stopped, items.slots.size)
+        orders = side_by_side([partial(fixed, problem)], problem.stopped, items.slots.size)
     elif method == "ggr":
         limits = [NO_LIMIT if value is None else int(value) for value in settings.values()]
         solve = partial(as_in_paper, problem, items, GroupLimits(*limits))
-        found = side_by_side([solve], problem.stopped, items.slots.size)
+        orders = side_by_side([solve], problem.stopped, items.slots.size)
     elif method == "ophr":
-        found = [ophr(problem, beginnings_of(items, weighting))]
+        orders = [ophr(problem, beginnings_of(items, weighting))]
     else:
         return _search(items, problem, meter, *_times(items, **settings))
-    return [_by_position(rows, fields) for rows, fields in found]
+    return [_by_position(rows, fields) for rows, fields in orders]
 
 
 def _search(
@@ -165,15 +165,15 @@ def _search(
     For a bounded cache also what would be best in one without a bound, so that the result is never
     below it. polishing: seconds for polishing.
     """
-    found = [
+    orders = [
         _by_position(*each) for each in tree(items, problem, meter.weighting.objective, seconds)
     ]
-    best = meter.best(found)
+    best = meter.best(orders)
     if meter.weighting.price is not None:
         return [best]
     kept = [best]
     if meter.cache_tokens is not None:
-        best = replace(meter, cache_tokens=None).best(found)
+        best = replace(meter, cache_tokens=None).best(orders)
         kept.append(best)
     if items.slots.size > MOST_CELLS_POLISHED:
         return kept

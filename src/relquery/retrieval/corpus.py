@@ -47,8 +47,8 @@ class Strings(Sequence[str]):
     @overload
     def __getitem__(self, at: slice) -> list[str]: ...
     def __getitem__(self, at: int | slice) -> str | list[str]:
-        found = self._texts[at]
-        texts: str | list[str] = found.to_pylist() if isinstance(at, slice) else found.as_py()
+        text = self._texts[at]
+        texts: str | list[str] = text.to_pylist() if isinstance(at, slice) else text.as_py()
         return texts
 
     def __iter__(self) -> Iterator[str]:
@@ -61,8 +61,8 @@ def distinct_texts(column: pa.ChunkedArray) -> pa.Array:
     import pyarrow.compute as pc
 
     texts = column.cast(pa.large_string()).drop_null()
-    found = texts.unique()
-    return found.filter(pc.not_equal(found, ""))
+    unique = texts.unique()
+    return unique.filter(pc.not_equal(unique, ""))
 
 
 def digest(texts: pa.Array) -> str:

@@ -65,8 +65,8 @@ def unit_parts(
     """
     parts = embedder.embed_in_parts(texts)
     while (part := _next(parts, embedder.name)) is not None:
-        places, found = part
-        vectors = as_vectors(found, len(places), embedder.name)
+        places, units = part
+        vectors = as_vectors(units, len(places), embedder.name)
         _check_dimensions(embedder, vectors, dimensions)
         dimensions = vectors.shape[1]
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -112,8 +112,8 @@ def _in_words(found: object) -> str:
     """What something is that is not an array of numbers."""
     if isinstance(found, np.ndarray):
         return f"an array of {found.dtype}"
-    if isinstance(found, Sequence) and all(isinstance(one, Sequence | np.ndarray) for one in found):
-        lengths = sorted({len(one) for one in found})
+    if isinstance(found, Sequence) and all(isinstance(row, Sequence | np.ndarray) for row in found):
+        lengths = sorted({len(row) for row in found})
         if len(lengths) > 1:
             return f"vectors of {lengths[0]} to {lengths[-1]} numbers"
     return f"{type_of(found)} that is not an array of numbers"

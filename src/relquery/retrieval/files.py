@@ -63,7 +63,7 @@ class IndexFiles:
         path = self._path(name, stamp)
         try:
             with path.open("rb") as file, np.load(file, allow_pickle=False) as kept:
-                arrays = {one: kept[one] for one in kept.files}
+                arrays = {name: kept[name] for name in kept.files}
             *said, checksum = arrays.pop(_STAMP).tobytes().decode().split("\n")
             if checksum != _checksum(arrays):
                 raise ValueError("its content has changed")

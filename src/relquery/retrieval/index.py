@@ -124,7 +124,7 @@ class Tfidf:
         from scipy import sparse
 
         terms = arrays["terms"].tobytes().decode("utf-8", "surrogatepass").split("\n")
-        vectorizer = _vectorizer(vocabulary={term: at for at, term in enumerate(terms)})
+        vectorizer = _vectorizer(vocabulary={term: index for index, term in enumerate(terms)})
         vectorizer.idf_ = arrays["idf"]
         parts = (arrays["data"], arrays["texts"], arrays["begin"])
         weights = sparse.csr_matrix(parts, shape=(len(terms), int(arrays["count"])))

@@ -20,11 +20,11 @@ def cosines(left: Float32s, right: Float32s) -> Floats:
 def nearest(left: Float32s, right: Float32s, limit: int) -> list[Found]:
     """For each vector on the left, up to `limit` on the right, nearest first."""
     numbers = np.arange(len(right))
-    found: list[Found] = []
+    hits: list[Found] = []
     for start in range(0, len(left), _AT_ONCE):
         scores = rounded(left[start : start + _AT_ONCE] @ right.T)
-        found += [best(numbers, row, limit) for row in scores]
-    return found
+        hits += [best(numbers, row, limit) for row in scores]
+    return hits
 
 
 def groups(vectors: Float32s, threshold: float) -> Int64s:
@@ -40,9 +40,9 @@ def groups(vectors: Float32s, threshold: float) -> Int64s:
         part = vectors[start : start + _AT_ONCE]
         numbers = np.arange(start, start + len(part))
         if len(leaders):
-            found = first_near(part, vectors[leaders], threshold)
-            is_near = found >= 0
-            first[numbers[is_near]] = leaders[found[is_near]]
+            leaders_near = first_near(part, vectors[leaders], threshold)
+            is_near = leaders_near >= 0
+            first[numbers[is_near]] = leaders[leaders_near[is_near]]
             numbers = numbers[~is_near]
         leaders = np.concatenate((leaders, _begin(vectors[numbers], numbers, threshold, first)))
     return first
@@ -50,11 +50,11 @@ def groups(vectors: Float32s, threshold: float) -> Int64s:
 
 def first_near(vectors: Float32s, leaders: Float32s, threshold: float) -> Int64s:
     """(n,): for each vector, the first leader whose cosine is at least `threshold`; -1 for none."""
-    found: Int64s = np.full(len(vectors), -1)
+    leader_of: Int64s = np.full(len(vectors), -1)
     for start in range(0, len(vectors) if len(leaders) else 0, _AT_ONCE):
         near = rounded(vectors[start : start + _AT_ONCE] @ leaders.T) >= threshold
-        found[start : start + len(near)] = np.where(near.any(axis=1), near.argmax(axis=1), -1)
-    return found
+        leader_of[start : start + len(near)] = np.where(near.any(axis=1), near.argmax(axis=1), -1)
+    return leader_of
 
 
 def _begin(vectors: Float32s, numbers: Int64s, threshold: float, first: Int64s) -> Int64s:
@@ -64,10 +64,10 @@ def _begin(vectors: Float32s, numbers: Int64s, threshold: float, first: Int64s) 
     """
     near = rounded(vectors @ vectors.T) >= threshold
     leaders: list[int] = []
-    for at, number in enumerate(numbers):
-        leader = next((one for one in leaders if near[at, one]), None)
+    for index, number in enumerate(numbers):
+        leader = next((candidate for candidate in leaders if near[index, candidate]), None)
         if leader is not None:
             first[number] = numbers[leader]
         else:
-            leaders.append(at)
+            leaders.append(index)
     return numbers[leaders]

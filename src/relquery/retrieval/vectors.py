@@ -74,10 +74,12 @@ class VectorStore:
         for start in range(0, len(digests), _LOOK_UP_AT_ONCE):
             some = digests[start : start + _LOOK_UP_AT_ONCE]
             rows = (row for row in self._rows(some) if _is_whole(row, self.dimensions))
-            found = {row[0]: row[1] for row in rows}
-            places = [at for at, digest in enumerate(some, start) if digest in found]
+            stored = {row[0]: row[1] for row in rows}
+            places = [index for index, digest in enumerate(some, start) if digest in stored]
             if places:
-                vectors = np.frombuffer(b"".join(found[digests[at]] for at in places), np.float32)
+                vectors = np.frombuffer(
+                    b"".join(stored[digests[place]] for place in places), np.float32
+                )
                 yield places, vectors.reshape(len(places), -1)
 
     def put(self, digests: Sequence[bytes], vectors: Float32s) -> None:
@@ -86,7 +88,9 @@ class VectorStore:
         """
         self.dimensions = vectors.shape[1]
         data = [vector.tobytes() for vector in vectors]
-        rows = [(key, one, _checksum(key, one)) for key, one in zip(digests, data, strict=True)]
+        rows = [
+            (key, vector, _checksum(key, vector)) for key, vector in zip(digests, data, strict=True)
+        ]
         problem = self._problem_of(lambda: self._insert(rows))
         was_well = not self.unsaved
         if problem is not None:
@@ -242,21 +246,23 @@ class KnownVectors:
                 new = list(dict.fromkeys(texts))
                 self._vectors = self._vectors[:0]
             if new:
-                found = self.of_distinct(new)
-                self._vectors = np.concatenate((self._vectors, found)) if self._rows else found
-                self._rows.update({text: len(self._rows) + at for at, text in enumerate(new)})
+                vectors = self.of_distinct(new)
+                self._vectors = np.concatenate((self._vectors, vectors)) if self._rows else vectors
+                self._rows.update({text: len(self._rows) + index for index, text in enumerate(new)})
             return self._vectors[[self._rows[text] for text in texts]]
 
     def of_distinct(self, texts: Sequence[str]) -> Float32s:
         """The same for distinct texts. Their vectors are not cached in memory."""
         with self._lock:
-            found: Float32s | None = None
+            computed: Float32s | None = None
             for places, vectors in self._parts(texts) if texts else ():
                 self._dimensions = vectors.shape[1]
-                if found is None:
-                    found = np.zeros((len(texts), self._dimensions), np.float32)
-                found[places] = vectors
-            return np.zeros((0, self._dimensions or 0), np.float32) if found is None else found
+                if computed is None:
+                    computed = np.zeros((len(texts), self._dimensions), np.float32)
+                computed[places] = vectors
+            return (
+                np.zeros((0, self._dimensions or 0), np.float32) if computed is None else computed
+            )
 
     def close(self) -> None:
         """Close the file of the store. It is opened again if it is needed."""
@@ -278,11 +284,11 @@ class KnownVectors:
             yield part
         new = np.flatnonzero(is_new)
         if len(new) < len(texts):
-            texts = [text for text, one in zip(texts, is_new, strict=True) if one]
+            texts = [text for text, is_wanted in zip(texts, is_new, strict=True) if is_wanted]
         for places, vectors in unit_parts(self.embedder, texts, self._dimensions) if texts else ():
-            at = new[places].tolist()
-            store.put([digests[one] for one in at], vectors)
-            yield at, vectors
+            numbers = new[places].tolist()
+            store.put([digests[place] for place in numbers], vectors)
+            yield numbers, vectors
 
     def _opened(self) -> VectorStore:
         """The store. Opened late: a name may be known only once the embedder is loaded."""

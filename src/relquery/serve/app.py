@@ -56,13 +56,13 @@ def make_app(lifespan: Lifespan | None = None, *, needs_keys: bool = False) -> F
     )
 
     def described() -> dict[str, Any]:
-        found = app.openapi()
+        document = app.openapi()
         if needs_keys:
-            found["components"]["securitySchemes"] = _KEYS
-            for path, operations in found["paths"].items():
+            document["components"]["securitySchemes"] = _KEYS
+            for path, operations in document["paths"].items():
                 for each in operations.values() if path not in OPEN else ():
                     each["security"] = [{name: []} for name in _KEYS]
-        return found
+        return document
 
     async def document() -> Response:
         return Json(await asyncio.to_thread(described))
@@ -90,14 +90,14 @@ class _Tools:
 
 
 async def _answer(request: Request, error: Exception) -> Response:
-    found = as_http(error)
+    http_error = as_http(error)
     if isinstance(error, RequestValidationError):
-        found = invalid(error.errors())
+        http_error = invalid(error.errors())
     elif isinstance(error, HTTPException):
         cause = error.__cause__  # what the body broke with, not how it was read
-        found = cause if isinstance(cause, HttpError) else _unrouted(request, error)
-    request.state.error = found  # for the log
-    return response_of(found, request.scope, request.state.request_id)
+        http_error = cause if isinstance(cause, HttpError) else _unrouted(request, error)
+    request.state.error = http_error  # for the log
+    return response_of(http_error, request.scope, request.state.request_id)
 
 
 def _unrouted(request: Request, error: HTTPException) -> HttpError:

@@ -75,12 +75,12 @@ class Key:
 def instant(text: str) -> datetime:
     """The time that a date (its first moment, UTC) or an ISO time says. Raises ConfigError."""
     try:
-        found = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except (TypeError, ValueError):
         raise ConfigError(
             f"expires is {text!r}; it must be a date such as 2031-12-31, or an ISO time."
         ) from None
-    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
 def hash_of(key: str) -> str:
@@ -101,16 +101,16 @@ def new_key() -> str:
 def read_keys(path: Path) -> tuple[Key, ...]:
     """The keys of a file. Raises ConfigError for what is none."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigError(
             f"The keys' file {path} does not exist. Make it: relquery keys add NAME --file {path}"
         ) from None
     except (OSError, ValueError) as error:
         raise ConfigError(f"The keys' file {path} cannot be read: {error}.") from error
-    if not isinstance(found, dict) or found.get("version") != VERSION:
+    if not isinstance(content, dict) or content.get("version") != VERSION:
         raise ConfigError(f"{path} is no keys' file of version {VERSION}.")
-    keys = tuple(_key_of(each, path) for each in found.get("keys", ()))
+    keys = tuple(_key_of(each, path) for each in content.get("keys", ()))
     if len({key.name for key in keys}) < len(keys):
         raise ConfigError(f"{path} has two keys of one name.")
     return keys
@@ -160,14 +160,14 @@ def locked(path: Path) -> Iterator[None]:
 
 def weights_of(keys: Iterable[Key]) -> dict[str, float]:
     """Shares of tenants. Raises ConfigError if two keys of a tenant differ."""
-    found: dict[str, float] = {}
+    shares: dict[str, float] = {}
     for key in keys:
-        if key.weight is not None and found.setdefault(key.tenant, key.weight) != key.weight:
+        if key.weight is not None and shares.setdefault(key.tenant, key.weight) != key.weight:
             raise ConfigError(
-                f"Two keys of the tenant '{key.tenant}' have the weights {found[key.tenant]:g} and "
-                f"{key.weight:g}; give them the same one."
+                f"Two keys of the tenant '{key.tenant}' have the weights "
+                f"{shares[key.tenant]:g} and {key.weight:g}; give them the same one."
             )
-    return found
+    return shares
 
 
 def _key_of(found: Any, path: Path) -> Key:
@@ -232,10 +232,10 @@ class KeyAuthenticator(Authenticator):
         given = _key_in(headers)
         if given is None:
             raise _no_entry("No key. Send one as 'Authorization: Bearer KEY' or 'x-api-key: KEY'.")
-        found = hash_of(given)
-        key = self._known.get(found)
+        digest = hash_of(given)
+        key = self._known.get(digest)
         # How long the lookup takes tells of hashes, from which no key can be computed.
-        if key is None or not compare_digest(key.hash, found):
+        if key is None or not compare_digest(key.hash, digest):
             raise _no_entry("The key is not known to this server.")
         if not key.is_valid(self._now()):
             raise _no_entry(f"The key '{key.name}' has expired.")
@@ -302,10 +302,10 @@ def _no_entry(message: str) -> HttpError:
 def _version_of(path: Path) -> tuple[int, int, int] | None:
     """Changes when the file does; None if there is none."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 MINUTE = 60.0
@@ -372,12 +372,12 @@ class KeyLimits:
 
     def headers(self) -> dict[str, str]:
         """What is left, in the headers that clients of OpenAI's API read."""
-        found: dict[str, str] = {}
+        values: dict[str, str] = {}
         for name, bucket in self._buckets.items():
-            found[f"x-ratelimit-limit-{name}"] = str(bucket.limit)
-            found[f"x-ratelimit-remaining-{name}"] = str(max(0, int(bucket.take(0))))
-            found[f"x-ratelimit-reset-{name}"] = f"{bucket.wait(bucket.limit):.3f}s"
-        return found
+            values[f"x-ratelimit-limit-{name}"] = str(bucket.limit)
+            values[f"x-ratelimit-remaining-{name}"] = str(max(0, int(bucket.take(0))))
+            values[f"x-ratelimit-reset-{name}"] = f"{bucket.wait(bucket.limit):.3f}s"
+        return values
 
 
 class AdmissionController:

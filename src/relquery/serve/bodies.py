@@ -86,11 +86,11 @@ class Body(BaseModel):
         cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
         """The schema, with the fields of ACCEPTED and without others."""
-        found = handler.resolve_ref_schema(handler(core_schema))
-        fields = found.setdefault("properties", {})
+        schema = handler.resolve_ref_schema(handler(core_schema))
+        fields = schema.setdefault("properties", {})
         for name, neutral in cls.ACCEPTED.items():
             fields[name] = {} if neutral is ANY else {"enum": list(neutral)}
-        return found | {"additionalProperties": False}
+        return schema | {"additionalProperties": False}
 
 
 def example(body: dict[str, Any]) -> ConfigDict:
@@ -218,22 +218,22 @@ def read_declared(text: str) -> DeclaredFields:
 
 
 def _fields_of(text: str) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    content: dict[str, Any] = {}
     if text.lstrip().startswith("{"):
         try:
-            found = json.loads(text)
+            content = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise _wrong(f"It does not parse as JSON: {error}.") from None
-        return found
+        return content
     for pair in filter(None, map(str.strip, text.split(";"))):
         name, separator, value = (part.strip() for part in pair.partition("="))
         if not separator:
             raise _wrong(f"'{name}' has no value. Write id=...; rows=...; deadline=...")
-        if name in found:
+        if name in content:
             raise _wrong(f"{name} is given twice.", name)
         quoted = len(value) > 1 and value[0] == value[-1] == '"'
-        found[name] = value[1:-1] if quoted else value
-    return found
+        content[name] = value[1:-1] if quoted else value
+    return content
 
 
 def _wrong(message: str, name: str = "") -> HttpError:
@@ -290,8 +290,8 @@ def page_of(
         if name not in known:
             param = "before_id" if after is None else "after"
             raise bad_request(f"There is no '{name}' in this list.", param, "invalid_value")
-        at = ids.index(name)
-        ids = ids[:at] if after is None else ids[at + 1 :]
+        start = ids.index(name)
+        ids = ids[:start] if after is None else ids[start + 1 :]
     page = ids[-limit:] if before is not None else ids[:limit]
     return {
         "data": [known[each] for each in page],

@@ -27,7 +27,7 @@ class JsonLines(logging.Formatter):
     """A record as a JSON object: time, level, logger, message, and its fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        found = {
+        line = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
@@ -35,8 +35,8 @@ class JsonLines(logging.Formatter):
             **getattr(record, "fields", {}),
         }
         if record.exc_info:
-            found["error"] = self.formatException(record.exc_info)
-        return json.dumps(found, default=str)
+            line["error"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
 
 
 class TextLines(logging.Formatter):
@@ -110,13 +110,13 @@ class Tracing:
 
     def traced(self, app: ASGIApp) -> ASGIApp:
         """The application with a span around each request but those for health and the page."""
-        found: ASGIApp = self._wrap(
+        wrapped: ASGIApp = self._wrap(
             app,
             tracer_provider=self._provider,
             excluded_urls="/health,/console,/metrics",
             exclude_spans=["receive", "send"],
         )
-        return found
+        return wrapped
 
     def describe(
         self, method: str, route: str, fields: Mapping[str, Any], asker: RequestScope | None
@@ -127,15 +127,15 @@ class Tracing:
         model = "" if asker is None else asker.model
         span.update_name(f"{operation or method} {model if operation else route}")
         # What the library does not know.
-        found = {_NAMES[name]: value for name, value in fields.items() if name in _NAMES}
-        found["http.route"] = route
+        attributes = {_NAMES[name]: value for name, value in fields.items() if name in _NAMES}
+        attributes["http.route"] = route
         if asker is not None and (operation is not None or asker.prompts):
-            found["gen_ai.operation.name"] = operation or "generate_content"
-            found["gen_ai.provider.name"] = "relquery"
-            found["gen_ai.request.model"] = found["gen_ai.response.model"] = model
+            attributes["gen_ai.operation.name"] = operation or "generate_content"
+            attributes["gen_ai.provider.name"] = "relquery"
+            attributes["gen_ai.request.model"] = attributes["gen_ai.response.model"] = model
         if asker is not None and asker.latency is not None:
-            found |= {f"relquery.{part}": s for part, s in asdict(asker.latency).items()}
-        span.set_attributes(found)
+            attributes |= {f"relquery.{part}": s for part, s in asdict(asker.latency).items()}
+        span.set_attributes(attributes)
 
     def stop(self) -> None:
         """Send what is left; may wait some seconds."""

@@ -124,8 +124,8 @@ async def _ask_inside(
 ) -> tuple[int, str]:
     assert context.request is not None, "the tools are called over HTTP"
     state, content = context.request.state, json.dumps(body).encode()
-    found = await state.server.call(state.scope, method, path, content, state.request_id)
-    return found[0], found[1].decode()
+    reply = await state.server.call(state.scope, method, path, content, state.request_id)
+    return reply[0], reply[1].decode()
 
 
 async def over_stdio(url: str, headers: dict[str, str]) -> None:
@@ -133,8 +133,8 @@ async def over_stdio(url: str, headers: dict[str, str]) -> None:
     async with httpx.AsyncClient(base_url=url, headers=headers, timeout=None) as client:
 
         async def ask(_: object, method: str, path: str, body: Any) -> tuple[int, str]:
-            found = await client.request(method, path, json=body)
-            return found.status_code, found.text
+            reply = await client.request(method, path, json=body)
+            return reply.status_code, reply.text
 
         server = tools_over(ask)
         async with stdio_server() as (reading, writing):

@@ -69,12 +69,12 @@ class RequestMiddleware:
             self._check(scope, waits, request.receive)
             await self._app(scope, request.receive, request.send)
         except Exception as error:  # the inner handlers have answered all that they foresee
-            found = as_http(error)
-            scope["state"]["error"] = found
-            if found.status >= 500 and not isinstance(error, HttpError):
+            http_error = as_http(error)
+            scope["state"]["error"] = http_error
+            if http_error.status >= 500 and not isinstance(error, HttpError):
                 _LOG.exception("request %s failed", request.id)
             if request.status is None:
-                await response_of(found, scope, request.id)(scope, receive, request.send)
+                await response_of(http_error, scope, request.id)(scope, receive, request.send)
         finally:
             server.serving -= waits
             seconds, asker = time.perf_counter() - request.began, request.asker
@@ -133,8 +133,8 @@ class _Request:
     @property
     def asker(self) -> RequestScope | None:
         """None for requests that need no key, and where it is not known who asks."""
-        found: RequestScope | None = self._state.get("scope")
-        return found
+        scope: RequestScope | None = self._state.get("scope")
+        return scope
 
     @property
     def error(self) -> str | None:
@@ -147,8 +147,8 @@ class _Request:
     @property
     def route(self) -> str:
         """Its template."""
-        found: str = getattr(self.scope.get("route"), "path", NO_ROUTE)
-        return found
+        path: str = getattr(self.scope.get("route"), "path", NO_ROUTE)
+        return path
 
     async def receive(self) -> Message:
         if self._is_whole:  # it is waited for the client to leave
@@ -184,7 +184,7 @@ class _Request:
 
     def fields(self) -> dict[str, Any]:
         """For the log. It has nothing of prompts and answers but their sizes."""
-        found: dict[str, Any] = {
+        values: dict[str, Any] = {
             "request": self.id,
             "method": self._method,
             "path": self.scope["path"],
@@ -192,27 +192,27 @@ class _Request:
             "seconds": round(time.perf_counter() - self.began, 6),
         }
         if self.error is not None:
-            found["error"] = self.error
+            values["error"] = self.error
         if (asker := self.asker) is None:
-            return found
+            return values
         if asker.tenant:
-            found |= {"tenant": asker.tenant, "key": asker.identity.name}
+            values |= {"tenant": asker.tenant, "key": asker.identity.name}
         if asker.prompts:
-            found |= {name: getattr(asker, name) for name in _USED}
+            values |= {name: getattr(asker, name) for name in _USED}
         if asker.first_token is not None:
-            found["first_token"] = round(asker.first_token, 6)
-        return found
+            values["first_token"] = round(asker.first_token, 6)
+        return values
 
     def _headers(self) -> Headers:
         """What every answer has; what is left of a key's limits, and how long the parts took."""
-        found = {"x-request-id": self.id, "request-id": self.id}
+        headers = {"x-request-id": self.id, "request-id": self.id}
         asker = self.asker
         if asker is not None and asker.identity.limits is not None:
-            found |= asker.identity.limits.headers()
+            headers |= asker.identity.limits.headers()
         if asker is not None and asker.latency is not None:
             took = asdict(asker.latency).items()
-            found["server-timing"] = ", ".join(f"{part};dur={s * 1000:.3f}" for part, s in took)
-        return [(name.encode(), value.encode()) for name, value in found.items()]
+            headers["server-timing"] = ", ".join(f"{part};dur={s * 1000:.3f}" for part, s in took)
+        return [(name.encode(), value.encode()) for name, value in headers.items()]
 
 
 _USED = ("model", "prompts", "prompt_tokens", "cached_tokens", "output_tokens")
@@ -264,13 +264,13 @@ def with_cors(app: ASGIApp, origins: Collection[str]) -> ASGIApp:
 
 def _only(wanted: bytes, headers: Headers) -> str:
     """The value of a header that may be there once; "" if it is not. Raises HttpError."""
-    found = [value.decode("latin-1").lower() for name, value in headers if name == wanted]
-    if len(found) > 1:  # which of them counts, two programs may see differently
+    values = [value.decode("latin-1").lower() for name, value in headers if name == wanted]
+    if len(values) > 1:  # which of them counts, two programs may see differently
         raise bad_request(
-            f"The header '{wanted.decode()}' is given {len(found)} times. Send it once.",
+            f"The header '{wanted.decode()}' is given {len(values)} times. Send it once.",
             code="invalid_header",
         )
-    return found[0] if found else ""
+    return values[0] if values else ""
 
 
 def _name_of(host: str) -> str:

@@ -67,21 +67,21 @@ class Sampled(bodies.Body):
 
     def given(self, *names: str) -> dict[str, Any]:
         """Those of these fields that are set."""
-        found = {name: getattr(self, name) for name in names}
-        return {name: value for name, value in found.items() if value is not None}
+        values = {name: getattr(self, name) for name in names}
+        return {name: value for name, value in values.items() if value is not None}
 
     @property
     def options(self) -> dict[str, Any]:
         """What is set, as keywords of Connection.sql and of Sampling."""
-        found = self.given("max_tokens", "temperature", "top_p", "top_k", "seed", "labels")
+        keywords = self.given("max_tokens", "temperature", "top_p", "top_k", "seed", "labels")
         if self.labels is not None:
-            found["labels"] = tuple(self.labels)
+            keywords["labels"] = tuple(self.labels)
         if self.stop:
-            found["stop"] = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
+            keywords["stop"] = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
         if self.schema_ is not None:
             is_text = isinstance(self.schema_, str)
-            found["schema"] = self.schema_ if is_text else json.dumps(self.schema_)
-        return found
+            keywords["schema"] = self.schema_ if is_text else json.dumps(self.schema_)
+        return keywords
 
 
 class QueryBody(Sampled):
@@ -268,8 +268,8 @@ class _Shown:
     """One answer. completes: in the form of completions. model: as clients call it."""
 
     def __init__(self, result: SpanResult, model: str, completes: bool) -> None:
-        answers = [one.answer for one in result.report.generations]  # inner ones, too
-        cut = {one.text for one in answers if one.finish is Finish.LENGTH}
+        answers = [generation.answer for generation in result.report.generations]  # inner ones, too
+        cut = {answer.text for answer in answers if answer.finish is Finish.LENGTH}
         self._ended = [(text, "length" if text in cut else "stop") for text in result.texts]
         self._usage, self._completes = usage_of(answers), completes
         name, self._kind = ("cmpl", "text_completion") if completes else _CHAT
@@ -278,15 +278,15 @@ class _Shown:
 
     def whole(self) -> dict[str, Any]:
         """The body."""
-        choices = [self._choice("message", at, *each) for at, each in enumerate(self._ended)]
+        choices = [self._choice("message", index, *each) for index, each in enumerate(self._ended)]
         return {**self._head, "object": self._kind, "choices": choices, "usage": self._usage}
 
     def events(self) -> Iterator[bytes]:
         """The same as server-sent events: each choice, its end, and the usage."""
         head = {**self._head, "object": self._kind + ("" if self._completes else ".chunk")}
-        for at, (text, reason) in enumerate(self._ended):
+        for index, (text, reason) in enumerate(self._ended):
             for part, finish in ((text, None), ("", reason)):
-                yield event({**head, "choices": [self._choice("delta", at, part, finish)]})
+                yield event({**head, "choices": [self._choice("delta", index, part, finish)]})
         yield event({**head, "choices": [], "usage": self._usage})
         yield b"data: [DONE]\n\n"
 

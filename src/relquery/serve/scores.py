@@ -63,7 +63,7 @@ async def score(body: ScoreBody, scope: Scope) -> Response:
     groups = [PromptGroup(prompts, sampling)]
     stream = scope.start(model, groups, body.relquery, scored=body.normalization)
     answers = await stream.answers(scope.receive)
-    data = [_scored(at, each) for at, each in enumerate(answers)]
+    data = [_scored(index, each) for index, each in enumerate(answers)]
     usage = usage_of(replace(each, output_tokens=0) for each in answers)
     return Json({"object": "list", "model": body.model, "data": data, "usage": usage})
 
@@ -149,15 +149,15 @@ class EmbeddingService:
         self._thread = ThreadPoolExecutor(1, "relquery-encoder")
         if given is None:
             return
-        found = load_embedder(given)
-        if not isinstance(found, LocalEmbedder):
+        embedder = load_embedder(given)
+        if not isinstance(embedder, LocalEmbedder):
             raise ConfigError(
                 f"embedder is {given!r}; it must be an encoder on this machine, by its folder or "
                 "Hugging Face name. `relquery models fetch sentence-transformers/all-MiniLM-L6-v2` "
                 "installs one."
             )
-        self.name, self._embedder = found.label, found
-        self.dimensions = found.embed(["."]).shape[1]
+        self.name, self._embedder = embedder.label, embedder
+        self.dimensions = embedder.embed(["."]).shape[1]
 
     async def embed(
         self, texts: Sequence[str], scope: RequestScope, may_cut: bool
@@ -170,10 +170,10 @@ class EmbeddingService:
         for start in range(0, len(texts), _AT_ONCE):
             some = texts[start : start + _AT_ONCE]
             counts = await loop.run_in_executor(self._thread, self._embedder.count, some)
-            for at, (count, is_cut) in enumerate(counts):
+            for index, (count, is_cut) in enumerate(counts):
                 if is_cut and not may_cut:
                     raise bad_request(
-                        f"Text {start + at} is longer than the {count} tokens that the encoder "
+                        f"Text {start + index} is longer than the {count} tokens that the encoder "
                         "reads. Cut it into shorter texts.",
                         "input",
                         "context_length_exceeded",
@@ -253,7 +253,8 @@ async def embed(body: EmbeddingBody, scope: Scope) -> Response:
     if body.encoding_format == "base64":
         shown = [base64.b64encode(each.tobytes()).decode() for each in vectors.astype("<f4")]
     data = [
-        {"object": "embedding", "index": at, "embedding": each} for at, each in enumerate(shown)
+        {"object": "embedding", "index": index, "embedding": each}
+        for index, each in enumerate(shown)
     ]
     usage = {"prompt_tokens": tokens, "total_tokens": tokens}
     return Json({"object": "list", "data": data, "model": body.model, "usage": usage})
@@ -270,22 +271,22 @@ async def rerank(body: RerankBody, scope: Scope) -> Response:
     )
     scores = vectors[1:] @ vectors[0]
     best = np.argsort(-scores, kind="stable")[: body.top_n].tolist()
-    found = [
-        {"index": at, "relevance_score": float(scores[at])}
-        | ({"document": {"text": texts[at]}} if body.return_documents is not False else {})
-        for at in best
+    results = [
+        {"index": place, "relevance_score": float(scores[place])}
+        | ({"document": {"text": texts[place]}} if body.return_documents is not False else {})
+        for place in best
     ]
     usage = {"prompt_tokens": tokens, "total_tokens": tokens}
     name = f"rerank-{secrets.token_hex(12)}"
-    return Json({"id": name, "model": body.model, "results": found, "usage": usage})
+    return Json({"id": name, "model": body.model, "results": results, "usage": usage})
 
 
 def _service(scope: RequestScope, model: str) -> EmbeddingService:
     """Raises HttpError where no encoder is served, or not under this name."""
-    found = scope.server.kept(EmbeddingService)
-    message = f"The encoder '{model}' is not served. Served: {found.name}."
-    if found.name is None:
+    service = scope.server.kept(EmbeddingService)
+    message = f"The encoder '{model}' is not served. Served: {service.name}."
+    if service.name is None:
         message = "No encoder is served. Start the server with --embedder, e.g. --embedder auto."
-    if model != found.name:
+    if model != service.name:
         raise HttpError(404, message, "model_not_found", "model")
-    return found
+    return service

@@ -59,8 +59,8 @@ class EngineHandle:
     async def spell(self, tokens: Iterable[int]) -> Callable[[int], bytes]:
         """The bytes that tokens stand for, which the engine tells once."""
         if new := sorted(set(tokens) - self._spelt.keys()):
-            found: list[bytes] = await self.ask("spell", new)
-            self._spelt.update(zip(new, found, strict=True))
+            spelt: list[bytes] = await self.ask("spell", new)
+            self._spelt.update(zip(new, spelt, strict=True))
         return self._spelt.__getitem__
 
 
@@ -136,11 +136,11 @@ class Server:
     def model(self, name: str | None) -> NamedModel:
         """A model by its name; the usual one without a name. Raises HttpError for one that is not
         served."""
-        found = self._models.get(self.models[0] if name is None else name)
-        if found is None:
+        named = self._models.get(self.models[0] if name is None else name)
+        if named is None:
             message = f"The model '{name}' is not served. Served: {', '.join(self.models)}."
             raise HttpError(404, message, "model_not_found", "model")
-        return found
+        return named
 
     async def call(
         self, scope: RequestScope, method: str, path: str, body: bytes, request: str
@@ -180,8 +180,8 @@ class Server:
     async def state(self, most: int, tenant: str | None = None) -> EngineState:
         """What all engines are doing now. most, tenant: see state_of."""
         asked = (each.ask("state", most, tenant) for each in self.engines)
-        found: list[EngineState] = await asyncio.gather(*asked)
-        return found[0] if len(found) == 1 else together(found, most)
+        states: list[EngineState] = await asyncio.gather(*asked)
+        return states[0] if len(states) == 1 else together(states, most)
 
 
 class RequestScope:
@@ -262,8 +262,8 @@ class RequestScope:
             return EventResponse(form.events(stream, places), stream, form.failed)
         answers = await stream.answers(self.receive)
         await form.learn(answers)
-        found = dict(zip(places, answers, strict=True))
-        return Json(form.whole([found[place] for place in range(len(found))]))
+        by_place = dict(zip(places, answers, strict=True))
+        return Json(form.whole([by_place[place] for place in range(len(by_place))]))
 
     def declared(self, body: DeclaredFields | None = None) -> engine.Declared:
         """The relQuery that all calls of one job belong to. Raises HttpError."""
@@ -293,8 +293,8 @@ class RequestScope:
         self.server.metrics.ended(self.tenant, latency)
         self.latency = latency or self.latency
         if error is not None:
-            found = as_http(error)
-            self.error = found.code or str(found.status)
+            http_error = as_http(error)
+            self.error = http_error.code or str(http_error.status)
 
 
 class CountedSink:
@@ -347,8 +347,8 @@ class AskingBody(Protocol):
 
 async def scope_of(request: Request) -> RequestScope:
     """Of a request that has reached its route."""
-    found: RequestScope = request.state.scope
-    return found
+    scope: RequestScope = request.state.scope
+    return scope
 
 
 Scope = Annotated[RequestScope, Depends(scope_of)]

@@ -200,8 +200,8 @@ def bind(host: str, port: int) -> socket.socket:
     Raises ConfigError for an address that is taken or that this machine does not have.
     """
     try:
-        found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
-        family, kind, protocol, _, address = found[0]
+        addresses = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
+        family, kind, protocol, _, address = addresses[0]
         taken = socket.socket(family, kind, protocol)
     except OSError as error:
         raise ConfigError(f"--host {host}: {error.strerror or error}.") from error

@@ -128,9 +128,9 @@ async def console_state(request: Request) -> Response:
 def _query(query: OpenQuery) -> dict[str, Any]:
     """Seconds: waited before its first prompt was begun, core until its last prompt was computed,
     tail since then, estimate until its last answer."""
-    found = asdict(query)
-    age, core = found.pop("age"), found.pop("computing")
-    return found | {"core": core, "tail": max(0.0, age - query.waited - core)}
+    described = asdict(query)
+    age, core = described.pop("age"), described.pop("computing")
+    return described | {"core": core, "tail": max(0.0, age - query.waited - core)}
 
 
 @router.get("/", include_in_schema=False)

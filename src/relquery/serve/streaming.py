@@ -102,11 +102,11 @@ class ResponseStream(Generic[T]):
     async def all(self, receive: Receive | None) -> list[T]:
         """All parts. receive: of the client that waits for them, if one does. Raises
         ClientGoneError if it leaves, and what broke the stream."""
-        found: list[T] = []
+        items: list[T] = []
         async with self.read_by(receive):
             while parts := await self.some():
-                found += parts
-        return found
+                items += parts
+        return items
 
 
 class AnswerPart(NamedTuple):
@@ -144,8 +144,8 @@ class JobAnswers(ResponseStream[AnswerPart]):
     async def answers(self, receive: Receive | None = None) -> list[Answer]:
         """All answers, in the order of the prompts. Raises what `all` raises."""
         parts = await self.all(receive)
-        found = {part.at: part.answer for part in parts if part.answer is not None}
-        return [found[at] for at in range(self.size)]
+        answers = {part.at: part.answer for part in parts if part.answer is not None}
+        return [answers[index] for index in range(self.size)]
 
 
 class ResponseForm(ABC):
@@ -190,11 +190,11 @@ class ResponseForm(ABC):
             if not begun:
                 chunk.append(self.begin(first.piece.begun if first.piece else first.answer))
                 begun = True
-            for at, piece, answer in parts:
+            for index, piece, answer in parts:
                 if piece is not None:
-                    chunk.append(self.piece(places[at], piece))
+                    chunk.append(self.piece(places[index], piece))
                 elif answer is not None:
-                    chunk.append(self.last(places[at], answer))
+                    chunk.append(self.last(places[index], answer))
             yield b"".join(chunk)
         yield self.end()
 
@@ -285,14 +285,14 @@ class EventResponse(Response):
                     raise
                 return
             except Exception as error:
-                found = as_http(error)
+                http_error = as_http(error)
                 if not begun:
-                    refusal = response_of(found, scope, scope["state"]["request_id"])
+                    refusal = response_of(http_error, scope, scope["state"]["request_id"])
                     await refusal(scope, receive, send)
                     return
                 if self._failed is None:
                     raise
-                last = self._failed(found)
+                last = self._failed(http_error)
         await send(_body(last, more=False))
 
 

@@ -37,7 +37,7 @@ def order_bags(
     decisions = _Decisions(orders)
     while True:
         steps: list[list[RewriteStep]] = [[] for _ in roots]
-        found = [
+        ordered = [
             rewrite(root, [_rule(decisions.decide)], trace)
             for root, trace in zip(roots, steps, strict=True)
         ]
@@ -47,7 +47,7 @@ def order_bags(
         decisions.keep()
     for trace, new in zip(traces or (), steps, strict=False):
         trace.extend(new)
-    return found
+    return ordered
 
 
 _Items = frozenset[tuple[str, int]]
@@ -90,18 +90,18 @@ class _Decisions:
 
 def beginnings(root: Node) -> list[str]:
     """The items of a query's bags, each with a hash of everything before it."""
-    found: list[str] = []
+    texts: list[str] = []
 
     def note(head: bytes, row: Row) -> Row:
         name = hashlib.blake2b(head, digest_size=8)
         for item in row:
             name.update(f"{len(item)} {item}".encode())
-            found.append(f"{name.hexdigest()} {item}")
+            texts.append(f"{name.hexdigest()} {item}")
         return row
 
     if _has_bag(root):
         rewrite(root, [_rule(note)])
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(texts))
 
 
 def _has_bag(root: Node) -> bool:

@@ -45,11 +45,11 @@ class FullTextCorpus:
             return []
         # In quotes, FTS5 treats keywords as plain words.
         any_of = " OR ".join(f'"{word}"' for word in words)
-        found = self._index.execute(
+        rows = self._index.execute(
             "SELECT rowid FROM texts WHERE texts MATCH ? ORDER BY rank, rowid LIMIT ?",
             (any_of, min(limit, len(self.texts))),
         )
-        return [self.texts[row] for (row,) in found]
+        return [self.texts[row] for (row,) in rows]
 
 
 def passages(text: str) -> list[str]:

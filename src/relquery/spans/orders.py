@@ -41,10 +41,10 @@ class Orders:
         earlier prompts wins.
         """
         kept = self._kept.get(head, {})
-        found = [list(rows), _one_by_one(rows, kept)]
+        candidates = [list(rows), _one_by_one(rows, kept)]
         if len(rows) > 1:
-            found.append(_all_at_once(rows))
-        return max(found, key=lambda orders: _worth(orders, kept))
+            candidates.append(_all_at_once(rows))
+        return max(candidates, key=lambda orders: _worth(orders, kept))
 
     def keep(self, head: bytes, row: Row) -> None:
         """Record that a row was sent in this order."""
@@ -92,16 +92,16 @@ def _one_by_one(rows: Sequence[Row], kept: _Trie) -> list[Row]:
     """Start each row with the longest prefix of an earlier one; then put the most common items."""
     count = Counter(item for row in rows for item in row)
     asked: _Trie = {}
-    found = []
+    ordered = []
     for row in rows:
         by_name = {_name(item): item for item in row}
         held = Counter(map(_name, row))
         begin = max((_longest(held, by_name, trie) for trie in (kept, asked)), key=_characters)
         left = Counter(row) - Counter(begin)
         rest = [item for item in row if _taken(left, item)]
-        found.append((*begin, *sorted(rest, key=lambda item: -count[item])))
-        _add(asked, map(_name, found[-1]))
-    return found
+        ordered.append((*begin, *sorted(rest, key=lambda item: -count[item])))
+        _add(asked, map(_name, ordered[-1]))
+    return ordered
 
 
 def _characters(row: Row) -> int:
@@ -131,15 +131,15 @@ def _longest(held: Counter[bytes], items: dict[bytes, str], trie: _Trie) -> Row:
 
 def _all_at_once(rows: Sequence[Row]) -> list[Row]:
     """The items that several rows share as `shared_in_order` has them; the others after them."""
-    arranged, found = shared_in_order(rows), list(rows)
+    arranged, ordered = shared_in_order(rows), list(rows)
     if arranged is None:
-        return found
+        return ordered
     shared, schedule = arranged
     for row, columns in zip(schedule.rows.tolist(), schedule.fields.tolist(), strict=True):
         begin = tuple(shared[row][column] for column in columns if column < len(shared[row]))
         left = Counter(rows[row]) - Counter(begin)
-        found[row] = (*begin, *(item for item in rows[row] if _taken(left, item)))
-    return found
+        ordered[row] = (*begin, *(item for item in rows[row] if _taken(left, item)))
+    return ordered
 
 
 def shared_in_order(

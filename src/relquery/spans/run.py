@@ -164,20 +164,20 @@ def _plan(
 ) -> list[QueryWork | str]:
     """Each query as executable QueryWork, or the reason why it cannot run."""
     trees: dict[int, Node] = {}
-    found: dict[int, QueryWork | str] = {}
+    works: dict[int, QueryWork | str] = {}
     for index, node in enumerate(nodes):
         try:
             verify(node)
             trees[index] = optimize(node, for_, arity=arity, retrieve=find)
         except QueryError as error:
-            found[index] = str(error)
+            works[index] = str(error)
     ordered = order_bags(list(trees.values()), orders)
     for index, tree in zip(trees, ordered, strict=True):
         try:
-            found[index] = QueryWork(tree, find)
+            works[index] = QueryWork(tree, find)
         except QueryError as error:
-            found[index] = str(error)
-    return [found[index] for index in range(len(nodes))]
+            works[index] = str(error)
+    return [works[index] for index in range(len(nodes))]
 
 
 def _check(nodes: object, cache_tokens: object) -> None:
@@ -198,14 +198,14 @@ def passages(root: Node) -> list[str]:
     A child made of several texts is given as a hash of its whole content followed by its own
     text. Passages nested in it are also listed by themselves.
     """
-    found: dict[str, None] = {}
+    texts: dict[str, None] = {}
     for node in distinct(root):
         if isinstance(node, Bag) and node.independent:
             for child in children_of(node):
                 text = _passage(child.input if isinstance(child, Prepare) else child)
                 if text:
-                    found[text] = None
-    return list(found)
+                    texts[text] = None
+    return list(texts)
 
 
 def _passage(node: Node) -> str:
@@ -243,10 +243,10 @@ def order_of(rows: Sequence[Sequence[str]], cache_tokens: int | None = None) -> 
     arranged = shared_in_order(rows, cache_tokens)
     if arranged is None:
         return given
-    found = [int(row) for row in arranged[1].rows]
+    numbers = [int(row) for row in arranged[1].rows]
     if cache_tokens is None:
-        return found
-    return max((given, found), key=lambda order: _hits([rows[i] for i in order], cache_tokens))
+        return numbers
+    return max((given, numbers), key=lambda order: _hits([rows[i] for i in order], cache_tokens))
 
 
 def _hits(rows: Sequence[Sequence[str]], cache_tokens: int) -> int:

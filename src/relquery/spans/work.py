@@ -252,13 +252,13 @@ class QueryWork:
 
     def _texts(self, node: Node) -> Iterator[str]:
         """The texts below a node, with answers in place of generations."""
-        found = self._known.get(id(node))
-        if isinstance(found, Answered):
-            yield found.answer.text or ""
+        text = self._known.get(id(node))
+        if isinstance(text, Answered):
+            yield text.answer.text or ""
         elif isinstance(node, Text | Fragment):
             yield node.content
-        elif isinstance(node, Retrieve) and found is not None:
-            yield from self._texts(found)
+        elif isinstance(node, Retrieve) and text is not None:
+            yield from self._texts(text)
         else:
             for child in children_of(node):
                 yield from self._texts(child)

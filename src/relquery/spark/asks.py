@@ -54,10 +54,10 @@ class Local:
         for batch in batches:
             database.register(ours.ROWS, pa.Table.from_batches([batch]))
             try:
-                found = database.fetch(self.sql)
+                table = database.fetch(self.sql)
             finally:
                 database.unregister(ours.ROWS)
-            yield from found.cast(self.schema).to_batches()
+            yield from table.cast(self.schema).to_batches()
 
 
 @lru_cache(maxsize=1)
@@ -72,22 +72,22 @@ def _database(zone: str) -> Database:
 def plain(kind: pa.DataType) -> pa.DataType:
     """A type as Spark has it: texts instead of codes, and times in microseconds."""
     is_a = pa.types
-    found = kind
+    simple = kind
     if is_a.is_dictionary(kind):
-        found = plain(kind.value_type)
+        simple = plain(kind.value_type)
     elif is_a.is_large_string(kind) or is_a.is_string_view(kind):
-        found = pa.string()
+        simple = pa.string()
     elif is_a.is_list(kind) or is_a.is_large_list(kind):
-        found = pa.list_(plain(kind.value_type))
+        simple = pa.list_(plain(kind.value_type))
     elif is_a.is_struct(kind):
-        found = pa.struct([(field.name, plain(field.type)) for field in kind])
+        simple = pa.struct([(field.name, plain(field.type)) for field in kind])
     elif is_a.is_map(kind):
-        found = pa.map_(plain(kind.key_type), plain(kind.item_type))
+        simple = pa.map_(plain(kind.key_type), plain(kind.item_type))
     elif is_a.is_timestamp(kind):
-        found = pa.timestamp("us", kind.tz)
+        simple = pa.timestamp("us", kind.tz)
     elif is_a.is_unsigned_integer(kind):
-        found = pa.decimal128(20, 0) if kind.bit_width == 64 else pa.int64()
-    return found
+        simple = pa.decimal128(20, 0) if kind.bit_width == 64 else pa.int64()
+    return simple
 
 
 KEY = f"{ours.PREFIX}key"
@@ -174,17 +174,17 @@ class Asks:
             inputs = Inputs.of(self._question(table))
             name = _backend(self.model, self.options).known_as()[0]
             keys = Keys.of(name, inputs.prompts_as_written(), self.task.sampling, (name,))
-            found = [
+            parts = [
                 (key, of_ledger.hex())
-                for key, at in zip(
+                for key, place in zip(
                     batch.column(KEY).to_pylist(), inputs.of_row.tolist(), strict=True
                 )
-                for of_ledger in (keys.of_prompt(at) if at >= 0 else ())
+                for of_ledger in (keys.of_prompt(place) if place >= 0 else ())
             ]
             yield pa.RecordBatch.from_arrays(
                 [
-                    pa.array([key for key, _ in found], pa.binary()),
-                    pa.array([of_ledger for _, of_ledger in found], pa.string()),
+                    pa.array([key for key, _ in parts], pa.binary()),
+                    pa.array([of_ledger for _, of_ledger in parts], pa.string()),
                 ],
                 [KEY, OF_LEDGER],
             )
@@ -196,7 +196,7 @@ class Asks:
 
     def _cells(self, table: pa.Table) -> Cells:
         """The fields of the inputs of a table, with all of their data."""
-        texts = table.select([ours.field(at) for at in range(len(self.names))])
+        texts = table.select([ours.field(index) for index in range(len(self.names))])
         every = np.arange(table.num_rows)
         return Cells(self.names, self.forms, every, lambda rows: texts.take(pa.array(rows)))
 
@@ -268,8 +268,8 @@ class _Asking:
                 mine = self._claimed(rows[part])
                 left += rows[part][~mine].tolist()
                 # After the claims: what an attempt that has ended had claimed is answered now.
-                found = self._found() if begin or self.claims is not None else []
-                self._send(rows, part[mine & ~np.isin(rows[part], found)], schedule)
+                known = self._found() if begin or self.claims is not None else []
+                self._send(rows, part[mine & ~np.isin(rows[part], known)], schedule)
             self._ask_left(rows, left, schedule)
             if self.asks.task.retry:
                 self._ask_again()
@@ -283,7 +283,7 @@ class _Asking:
         """(inputs,), whether this attempt is to ask them."""
         if self.claims is None:
             return np.ones(len(inputs), np.bool_)
-        keys = [self._key(at) for at in inputs.tolist()]
+        keys = [self._key(place) for place in inputs.tolist()]
         mine = self.claims.take(keys)
         return np.array([key in mine for key in keys], np.bool_)
 
@@ -298,8 +298,8 @@ class _Asking:
             if len(self.given) > known:
                 heard, known = monotonic(), len(self.given)
             is_late = monotonic() - heard > _PATIENCE
-            now = [at for at in left if is_late or self._key(at) in free]
-            left = [at for at in left if at not in now]
+            now = [place for place in left if is_late or self._key(place) in free]
+            left = [place for place in left if place not in now]
             self._send(rows, np.flatnonzero(np.isin(rows, now)), schedule)
             if left and not now:
                 sleep(_LOOK)
@@ -313,8 +313,8 @@ class _Asking:
         """Inputs that have an answer now, those of other attempts included."""
         ledger, keys = self.sending.lookup.ledger, self.sending.lookup.keys
         if ledger is not None and keys is not None:
-            for at, answer in ledger.find(keys).items():
-                self.given.setdefault(at, answer)
+            for place, answer in ledger.find(keys).items():
+                self.given.setdefault(place, answer)
         return list(self.given)
 
     def _put(self, at: int, answer: Answer) -> None:
@@ -329,12 +329,12 @@ class _Asking:
         places = sorted(self.given)
         prompts = self.sending.inputs.prompts_as_written()
         again = ask_again(
-            [prompts[at] for at in places],
-            [self.given[at] for at in places],
+            [prompts[place] for place in places],
+            [self.given[place] for place in places],
             self.asks.task,
             self.sending.context,
         )
-        self.given.update((places[at], answer) for at, answer in again.items())
+        self.given.update((places[place], answer) for place, answer in again.items())
 
     def _was_known(self, at: int) -> bool:
         """Whether the ledger had an answer before the stage began."""
@@ -345,19 +345,23 @@ class _Asking:
         """A row for each input; for inputs that nobody asked there is none. KNOWN is NULL for those
         that must not be asked, as all of their fields are NULL."""
         of_row = self.sending.inputs.of_row.tolist()
-        given = [(row, self.given[at]) for row, at in enumerate(of_row) if at in self.given]
+        given = [
+            (row, self.given[place]) for row, place in enumerate(of_row) if place in self.given
+        ]
         cells = self.cells.part(np.array([row for row, _ in given], np.int64))
         sent, every = [answer for _, answer in given], np.arange(len(given))
         whole, at_row = completed(sent, every, cells, self.asks.task)
-        given = [(row, whole[at]) for (row, _), at in zip(given, at_row.tolist(), strict=True)]
+        given = [
+            (row, whole[place]) for (row, _), place in zip(given, at_row.tolist(), strict=True)
+        ]
         read = [read_answer(answer, self.asks.task) for _, answer in given]
         places = [of_row[row] for row, _ in given]
         answers = [
             # An attempt that was lost has asked it, for this stage.
             replace(answer, attempts=1)
-            if not answer.attempts and not self._was_known(at)
+            if not answer.attempts and not self._was_known(place)
             else answer
-            for at, (_, answer) in zip(places, given, strict=True)
+            for place, (_, answer) in zip(places, given, strict=True)
         ]
         columns = [
             self.keys.take(pa.array([row for row, _ in given], pa.int64())),
@@ -365,13 +369,13 @@ class _Asking:
             [trouble for _, trouble in read],
             [None if each.text is None else valid(each.text) for each in answers],
             [each.finish.value for each in answers],
-            [self._was_known(at) for at in places],
+            [self._was_known(place) for place in places],
             *([getattr(each, name) for each in answers] for name in _COUNTED),
             [self.phr] * len(answers),
             [self.solving / max(1, len(answers))] * len(answers),
         ]
         schema = self.asks.schema
-        skipped = [row for row, at in enumerate(of_row) if at < 0]
+        skipped = [row for row, place in enumerate(of_row) if place < 0]
         arrays = [
             column.combine_chunks().cast(kind)
             if isinstance(column, pa.ChunkedArray)

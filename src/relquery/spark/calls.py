@@ -119,7 +119,7 @@ class Calls:
         """The distinct inputs that this query has not answered yet."""
         from pyspark.sql import functions as F
 
-        columns = [f"{text} AS {ours.field(at)}" for at, (text, _) in enumerate(written)]
+        columns = [f"{text} AS {ours.field(index)}" for index, (text, _) in enumerate(written)]
         items = ", ".join([KEY, *columns])
         inputs = keyed.over(f"SELECT {items} FROM {ours.ROWS} WHERE {KEY} IS NOT NULL")
         # Partitioned by KEY here, so that dropDuplicates needs no shuffle of its own.
@@ -172,7 +172,7 @@ class Calls:
         return Asks(
             name,
             call.task.in_form(settings.config),
-            tuple(one.name for one in call.fields),
+            tuple(field.name for field in call.fields),
             tuple(forms),
             call.modules,
             settings.config,
@@ -199,25 +199,25 @@ class Calls:
         pinned, fields = _orderable(asks)
         if count == 1 or not pinned + fields or asks.config.order == "original":
             return rows.repartition(count, KEY)
-        hashes = {at: F.xxhash64(ours.field(at)) for at in pinned + fields}
+        hashes = {field: F.xxhash64(ours.field(field)) for field in pinned + fields}
         if len(fields) > 1:
             share = min(1.0, 1.2 * SAMPLE / total)
             drawn = rows if share == 1.0 else rows.sample(False, share, _SEED)
-            lengths = [F.coalesce(F.length(ours.field(at)), F.lit(0)) for at in fields]
-            found = drawn.select(
-                F.array(*(hashes[at] for at in fields)).alias(_HASHES),
+            lengths = [F.coalesce(F.length(ours.field(field)), F.lit(0)) for field in fields]
+            divided = drawn.select(
+                F.array(*(hashes[field] for field in fields)).alias(_HASHES),
                 F.array(*lengths).alias(_LENGTHS),
             ).toArrow()
             items, weights = (
-                np.array(found.column(name).to_pylist(), np.int64).reshape(-1, len(fields))
+                np.array(divided.column(name).to_pylist(), np.int64).reshape(-1, len(fields))
                 for name in (_HASHES, _LENGTHS)
             )
             heavy = weights.mean(axis=0) if len(weights) else weights.sum(axis=0)
-            around = [len(asks.names[at]) + _AROUND for at in fields]
+            around = [len(asks.names[field]) + _AROUND for field in fields]
             order = column_order(items, [*(heavy + around)], total)
-            fields = [fields[at] for at in order]
+            fields = [fields[field] for field in order]
         # By KEY last, so that inputs that are equal in all of these are divided, too.
-        return rows.repartitionByRange(count, *(hashes[at] for at in pinned + fields), KEY)
+        return rows.repartitionByRange(count, *(hashes[field] for field in pinned + fields), KEY)
 
     def _with_lines(self, asks: Asks, placed: DataFrame) -> DataFrame:
         """The inputs with what the ledger has of them, in the column LINES."""
@@ -234,8 +234,8 @@ class Calls:
         lines = lines.select(key.alias(OF_LEDGER), F.col("value").alias(_LINE))
         lines = lines.where(F.col(OF_LEDGER).isNotNull())
         keys = placed.mapInArrow(asks.keys, f"{KEY} binary, {OF_LEDGER} string")
-        found = keys.join(lines, OF_LEDGER).groupBy(KEY)
-        return placed.join(found.agg(F.collect_list(_LINE).alias(LINES)), KEY, "left")
+        grouped = keys.join(lines, OF_LEDGER).groupBy(KEY)
+        return placed.join(grouped.agg(F.collect_list(_LINE).alias(LINES)), KEY, "left")
 
     def _answers(self, call: PlannedCall) -> DataFrame:
         """The answers to a call so far, by KEY."""
@@ -252,7 +252,7 @@ class Calls:
         from pyspark.sql import functions as F
 
         answer, state = ours.answer(call.index), state_of(call.index)
-        found = self._answers(call).select(
+        answers = self._answers(call).select(
             KEY,
             F.col(ours.VALUE).alias(_FOUND),
             F.when(F.col(KNOWN).isNull(), SKIPPED)
@@ -260,7 +260,7 @@ class Calls:
             .otherwise(LOST)
             .alias(_FAILED),
         )
-        rows = keyed.frame.join(found, KEY, "left").withColumns(
+        rows = keyed.frame.join(answers, KEY, "left").withColumns(
             {
                 answer: F.coalesce(answer, _FOUND),
                 state: F.coalesce(state, _FAILED),
@@ -312,8 +312,8 @@ class _Task:
 def _orderable(asks: Asks) -> tuple[list[int], list[int]]:
     """The fields that every prompt begins with, and the others, whose order is free."""
     pinned = list(pinned_in(asks.task.sent))
-    fields = [at for at in range(len(asks.names)) if at not in asks.modules]
-    return pinned, [at for at in fields if at not in pinned]
+    fields = [index for index in range(len(asks.names)) if index not in asks.modules]
+    return pinned, [field for field in fields if field not in pinned]
 
 
 @dataclass(slots=True)

@@ -211,18 +211,18 @@ class SparkConnection:
             )
         with ready(calling, database, defaults) as bound, Scratch(database) as scratch:
             written = replace(bound, query=shadow.with_values(bound.query))
-            found = plan(written, database, scratch)
-            dry_run(found, database, scratch)
+            planned = plan(written, database, scratch)
+            dry_run(planned, database, scratch)
         for note in bound.notes:
             warn(note, PromptWarning)
-        self._check(found)
+        self._check(planned)
         # What Spark does not like is said before anything is asked, once a schema is asked for.
-        _ = run(found, self.settings, shadow, record, Store(None)).schema
+        _ = run(planned, self.settings, shadow, record, Store(None)).schema
         store = Store.under(self.settings.folder)
         self._open.append(store)
         try:
             with watching(self.progress, self.clock) as watch:
-                frame = run(found, replace(self.settings, progress=watch), shadow, record, store)
+                frame = run(planned, replace(self.settings, progress=watch), shadow, record, store)
             store.tidy()
         except BaseException:
             store.remove()
@@ -260,7 +260,7 @@ class SparkConnection:
                     "or run the query with rq.connect over the rows."
                 )
         samplings = list(dict.fromkeys(task.sampling for _, task in named_in(found)))
-        if any(one.schema is not None or one.stop for one in samplings):
+        if any(sampling.schema is not None or sampling.stop for sampling in samplings):
             with closing(load(self.settings.model, **dict(self.settings.options))) as backend:
                 for sampling in samplings:
                     backend.check(sampling)
@@ -332,7 +332,7 @@ def _check_options(options: Mapping[str, Any]) -> None:
 
     # These count for one process, and here are many.
     of_one = {"max_concurrency", "rpm", "tpm", "budget"}
-    known = {one.name for one in fields(ProviderConfig)} - of_one | {"model"}
+    known = {setting.name for setting in fields(ProviderConfig)} - of_one | {"model"}
     for option in options:
         if option not in known:
             listing = sorted(known | set(signature(connect).parameters) - {"spark", "options"})

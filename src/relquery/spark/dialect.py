@@ -50,16 +50,16 @@ class Hoisted:
 
     def select(self, select: Select) -> Select:
         """A copy of a SELECT over ours.ROWS that reads those columns."""
-        found = select.copy()
-        keys = [key for key in keys_of(found, self.functions) if _is_computed(key)]
+        copy = select.copy()
+        keys = [key for key in keys_of(copy, self.functions) if _is_computed(key)]
         names = {key.key: self._column(key).name for key in keys}
-        for node in list(found.walk()) if names else []:
+        for node in list(copy.walk()) if names else []:
             if isinstance(node, Expression) and node.key in names:
                 node.replace(build.column(names[node.key]).named(node.alias))
-        is_grouped = self.functions.in_select(found)
-        for child in list(found.children()):
+        is_grouped = self.functions.in_select(copy)
+        for child in list(copy.children()):
             self._lower(child, is_row=not is_grouped)
-        return found
+        return copy
 
     def _lower(self, node: Node, is_row: bool) -> None:
         """Take out of a tree what rows have by themselves. is_row: whether it is read by row."""
@@ -167,7 +167,7 @@ def _cut_last(select: Select) -> None:
             "with QUALIFY in a subquery."
         )
     order = [] if select.order is None else select.order.copy().keys
-    if any(isinstance(one, Star) for one in (*select.items, *(key.value for key in order))):
+    if any(isinstance(item, Star) for item in (*select.items, *(key.value for key in order))):
         raise UnsupportedQueryError(
             "SELECT * with DISTINCT ON or QUALIFY is not supported here. Name the columns."
         )
@@ -182,8 +182,8 @@ def _cut_last(select: Select) -> None:
         first.set("partitions", by)
         inner.qualify = build.compared(build.EQUAL, first, build.number(1))
     values = [*inner.items, *(key.value for key in order)]
-    inner.items = [one.named(f"{_KEPT}_{at}") for at, one in enumerate(values)]
-    columns = [build.column(f"{_KEPT}_{at}") for at in range(len(values))]
+    inner.items = [value.named(f"{_KEPT}_{index}") for index, value in enumerate(values)]
+    columns = [build.column(f"{_KEPT}_{index}") for index in range(len(values))]
     count = len(select.items)
     for key, column in zip(order, columns[count:], strict=True):
         key.value = column
@@ -225,8 +225,8 @@ def _join_pairs(join: exp.Join) -> None:
     => l LEFT JOIN (SELECT r.*, p.* FROM r JOIN (SELECT DISTINCT x, y FROM e) p ON p.y = r.b) r
        ON c AND r.x = l.a
     """
-    found = [] if join.args.get("on") is None else list(join.args["on"].find_all(exp.Exists))
-    asked = [one for one in found if _source(one).startswith(ours.PREFIX)]
+    exists_nodes = [] if join.args.get("on") is None else list(join.args["on"].find_all(exp.Exists))
+    asked = [subquery for subquery in exists_nodes if _source(subquery).startswith(ours.PREFIX)]
     if not asked or not join.side:
         return
     if join.side != "LEFT":
@@ -235,7 +235,9 @@ def _join_pairs(join: exp.Join) -> None:
             "Spark. Write it as a LEFT JOIN."
         )
     select = join.find_ancestor(exp.Select)
-    if select is not None and any(isinstance(one, exp.Star) for one in select.expressions):
+    if select is not None and any(
+        isinstance(expression, exp.Star) for expression in select.expressions
+    ):
         raise UnsupportedQueryError(
             "SELECT * over a LEFT JOIN whose condition has a call over both sides is not supported "
             "over Spark. Name the columns."
@@ -251,7 +253,7 @@ def _join_pairs(join: exp.Join) -> None:
             column, value = term.this.name, term.expression
             known = f"{name}_{column}"
             pairs.append(exp.column(column).as_(known))
-            is_own = {one.table for one in value.find_all(exp.Column)} <= {right}
+            is_own = {column.table for column in value.find_all(exp.Column)} <= {right}
             (own if is_own else other).append(
                 exp.NullSafeEQ(this=exp.column(known, name if is_own else right), expression=value)
             )
@@ -292,9 +294,11 @@ def _rephrase(tree: exp.Expr) -> None:
             node.set("this", exp.Star())
         elif isinstance(node, exp.EQ) and isinstance(node.expression, exp.Any):
             node.replace(exp.In(this=node.this, query=node.expression.this))
-        elif isinstance(node, exp.Bracket) and not isinstance(at := node.expressions[0], exp.Slice):
-            if not at.is_string:  # in brackets Spark counts from 0, and fails beyond the end
-                node.replace(exp.Anonymous(this="try_element_at", expressions=[node.this, at]))
+        elif isinstance(node, exp.Bracket) and not isinstance(
+            index := node.expressions[0], exp.Slice
+        ):
+            if not index.is_string:  # in brackets Spark counts from 0, and fails beyond the end
+                node.replace(exp.Anonymous(this="try_element_at", expressions=[node.this, index]))
         elif isinstance(node, exp.PercentileCont | exp.PercentileDisc):
             if isinstance(given := node.this, exp.Order):
                 # By its name, as sqlglot has Spark approximate what it knows.
@@ -322,15 +326,17 @@ class _Printed(DuckDB):
             "ROW": _row,
         }
         FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
-            name: one for name, one in DuckDB.Parser.FUNCTION_PARSERS.items() if name != "POSITION"
+            name: parser
+            for name, parser in DuckDB.Parser.FUNCTION_PARSERS.items()
+            if name != "POSITION"
         }
 
         def _parse_lambda(self, *given: Any, **named: Any) -> Any:
             """Also one in parentheses: `(lambda x: ...)`."""
             before = self._index
             if self._match(TokenType.L_PAREN) and self._match_text_seq("LAMBDA", advance=False):
-                found = super()._parse_lambda(*given, **named)
+                parsed = super()._parse_lambda(*given, **named)
                 self._match_r_paren()
-                return found
+                return parsed
             self._retreat(before)
             return super()._parse_lambda(*given, **named)

@@ -75,7 +75,7 @@ class Record:
         """
         from pyspark.sql import functions as F
 
-        lost, skipped = (F.count_if(F.col(state) == one) for one in (LOST, SKIPPED))
+        lost, skipped = (F.count_if(F.col(state) == value) for value in (LOST, SKIPPED))
         (row,) = asked.agg(F.count("*"), lost, skipped).collect()
         before = self._stage(name, call)
         self._counted[name, "lost"] = row[1]
@@ -126,7 +126,7 @@ class Record:
         (row,) = after.frame.agg(invalid).collect()
         self._counted[name, "invalid"] = row[0]
         self.stages[name] = replace(self.stages[name], errors=self._errors(name))
-        for at, check in enumerate(checks if row[0] else ()):
+        for index, check in enumerate(checks if row[0] else ()):
             call = before.plan.calls[check.calls[-1]]
             state = state_of(call.index)
             texts = [text for text, _ in before.texts(call.fields)]
@@ -137,7 +137,9 @@ class Record:
             )
             failed = before.over(sql).mapInArrow(_Troubles(name, check).over, ERRORS)
             others = self._invalid.get((name, call.index))
-            if at and others is not None:  # a row is told once, for the first check that it fails
+            if (
+                index and others is not None
+            ):  # a row is told once, for the first check that it fails
                 failed = others.unionByName(failed).dropDuplicates(["stage", "row"])
             self._invalid[name, call.index] = _kept(before, failed)
 
@@ -188,7 +190,7 @@ class _Troubles:
 
 def _inputs(call: PlannedCall, texts: list[str]) -> str:
     """The fields of a call by name, as SQL."""
-    names = ", ".join(ours.quoted_text(one.name) for one in call.fields)
+    names = ", ".join(ours.quoted_text(field.name) for field in call.fields)
     values = ", ".join(f"CAST(({text}) AS VARCHAR)" for text in texts)
     kind = "MAP(VARCHAR, VARCHAR)"
     return f"CAST(map([{names}], [{values}]) AS {kind}) AS {_INPUTS}"

@@ -58,8 +58,8 @@ def _checked(state: SparkState) -> SparkState:
         state.texts(call.fields)
     for part in plan.parts:
         state.checked(part.checks)
-    for one in plan.filters:
-        state = state.where(one.predicate)
+    for condition in plan.filters:
+        state = state.where(condition.predicate)
     if plan.cut is not None:
         state.view(plan.cut.select)
     return state
@@ -109,8 +109,8 @@ class _Run:
 
     def _filtered(self, state: SparkState, filters: list[Filter]) -> SparkState:
         """The rows that pass all filters."""
-        for one in filters:
-            state = self.ask(one.part, state, "filter").where(one.predicate)
+        for condition in filters:
+            state = self.ask(condition.part, state, "filter").where(condition.predicate)
         return state
 
     def _in_order(self, state: SparkState) -> list[Filter]:
@@ -125,11 +125,11 @@ class _Run:
         share = min(1.0, 3 * SAMPLE / total)
         sample = replace(state, frame=state.frame.sample(False, share, SEED).limit(SAMPLE)).held()
         tried, ranks = sample.frame.count(), {}
-        for one in filters:
-            sample = self.ask(one.part, sample, "filter").where(one.predicate)
+        for condition in filters:
+            sample = self.ask(condition.part, sample, "filter").where(condition.predicate)
             passed = sample.frame.count()
-            cost = sum(_cost(self.plan.calls[call]) for call in one.part.calls)
-            ranks[id(one)] = rank(cost, Seen(tried, passed).selectivity)
+            cost = sum(_cost(self.plan.calls[call]) for call in condition.part.calls)
+            ranks[id(condition)] = rank(cost, Seen(tried, passed).selectivity)
             tried = passed
         return sorted(filters, key=lambda one: ranks[id(one)])
 
@@ -186,7 +186,7 @@ def _rows_needed(cut: Select) -> int | None:
     limit = cut.limit
     if limit is None or limit.limit is None or limit.is_share:
         return None
-    numbers = [one for one in (limit.limit, limit.offset) if one is not None]
-    if not all(isinstance(one, Constant) and one.text.isdigit() for one in numbers):
+    numbers = [number for number in (limit.limit, limit.offset) if number is not None]
+    if not all(isinstance(number, Constant) and number.text.isdigit() for number in numbers):
         return None
-    return sum(int(one.text) for one in numbers if isinstance(one, Constant))
+    return sum(int(number.text) for number in numbers if isinstance(number, Constant))

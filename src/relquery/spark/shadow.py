@@ -76,11 +76,11 @@ def _of_task(text: str) -> RelqueryError:
             f"The Python of Spark's workers has no {missing[1]}. Install relquery[spark] there, or "
             "set PYSPARK_PYTHON to a Python that has it before the session starts."
         )
-    found = _OF_TASK.search(text)
-    if found is None:
+    match = _OF_TASK.search(text)
+    if match is None:
         return QueryError(f"Spark could not run the query. {_STATE.sub('', text).strip()[-500:]}")
-    kind = getattr(errors, found[1], QueryError)
-    message = found[2].split("\n\n")[0].strip()
+    kind = getattr(errors, match[1], QueryError)
+    message = match[2].split("\n\n")[0].strip()
     try:
         return kind(message) if issubclass(kind, RelqueryError) else QueryError(message)
     except TypeError:  # it takes more than a message
@@ -144,8 +144,8 @@ class Shadow:
             tree = read(read_shell(sql), {})
         except QueryError:  # what is wrong is said when it is read
             return
-        tables = (one for one in tree.find_all(Table) if entry_of(one) is None)
-        for path in dict.fromkeys(one.path for one in tables):
+        tables = (table for table in tree.find_all(Table) if entry_of(table) is None)
+        for path in dict.fromkeys(table.path for table in tables):
             name = ".".join(f"`{part.replace('`', '``')}`" for part in path)
             if not self.spark.catalog.tableExists(name):
                 continue
@@ -167,21 +167,21 @@ class Shadow:
 
         fields = []
         names: dict[str, str] = {}
-        for one in schema.fields:
-            kind = one.dataType
-            like = names.setdefault(one.name.lower(), one.name)
-            if like != one.name:
+        for column in schema.fields:
+            kind = column.dataType
+            like = names.setdefault(column.name.lower(), column.name)
+            if like != column.name:
                 raise UnsupportedQueryError(
-                    f"The columns {like!r} and {one.name!r} of {of} differ only in case, which a "
-                    "query with LLM calls does not tell apart. Make a view with other names."
+                    f"The columns {like!r} and {column.name!r} of {of} differ only in case, which "
+                    "a query with LLM calls does not tell apart. Make a view with other names."
                 )
             try:
                 if isinstance(kind, VariantType):
                     raise TypeError
-                fields.append((one.name, to_arrow_type(kind, timezone=self.zone)))
+                fields.append((column.name, to_arrow_type(kind, timezone=self.zone)))
             except Exception:
                 raise UnsupportedQueryError(
-                    f"The column {one.name!r} of {of} is of Spark's type "
+                    f"The column {column.name!r} of {of} is of Spark's type "
                     f"{kind.simpleString()}, which a query with LLM calls cannot read. Make a "
                     "view without it, or one that casts it to a string."
                 ) from None
@@ -193,14 +193,14 @@ class Shadow:
         rows: the schema of ours.ROWS. Raises QueryError.
         """
         with self._empty(ours.ROWS, rows):
-            found = self.database.fetch(sql).schema
-        return pa.schema([(field.name, plain(field.type)) for field in found])
+            schema = self.database.fetch(sql).schema
+        return pa.schema([(field.name, plain(field.type)) for field in schema])
 
     def types_of(self, items: str, rows: pa.Schema) -> list[str]:
         """The types of some items over ours.ROWS, as DuckDB names them. Raises QueryError."""
         with self._empty(ours.ROWS, rows):
-            found = self.database.columns(f"SELECT {items} FROM {ours.ROWS}")
-        return [kind for _, kind in found]
+            types = self.database.columns(f"SELECT {items} FROM {ours.ROWS}")
+        return [kind for _, kind in types]
 
     @contextmanager
     def _empty(self, name: str, schema: pa.Schema) -> Iterator[None]:
@@ -213,10 +213,10 @@ class Shadow:
     def with_values(self, query: Query) -> Query:
         """A copy of a query with literals in place of its parameters, whose values are bound."""
         copy = query.copy()
-        for one in list(copy.find_all(Parameter)):
-            value = self._literal(one)
-            value.meta.update(one.meta)
-            one.replace(value.named(one.alias))
+        for parameter in list(copy.find_all(Parameter)):
+            value = self._literal(parameter)
+            value.meta.update(parameter.meta)
+            parameter.replace(value.named(parameter.alias))
         return copy
 
     def _literal(self, parameter: Parameter) -> Expression:
@@ -228,8 +228,8 @@ class Shadow:
                 f"The parameter {name} has bytes, which is not supported over Spark. Give their "
                 "hexadecimal digits, and write unhex(...)."
             )
-        found = self.database.fetch(f"SELECT typeof({name}), CAST({name} AS VARCHAR)")
-        kind, text = (column[0].as_py() for column in found.columns)
+        table = self.database.fetch(f"SELECT typeof({name}), CAST({name} AS VARCHAR)")
+        kind, text = (column[0].as_py() for column in table.columns)
         return build.cast(build.text(text), parser().type(kind))
 
     def run(self, query: Query) -> DataFrame:
@@ -250,12 +250,12 @@ _OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])0?(\d{1,2})(?::?00)?(?::?00)?|Z")
 
 def _zone(name: str) -> str:
     """DuckDB's name for a time zone of Spark, e.g. Etc/GMT-2 for `+02:00`."""
-    found = _OFFSET.fullmatch(name)
-    if found is None:
+    match = _OFFSET.fullmatch(name)
+    if match is None:
         return name
-    if found[1] is None or found[2] == "0":
+    if match[1] is None or match[2] == "0":
         return "UTC"
-    return f"Etc/GMT{'-' if found[1] == '+' else '+'}{found[2]}"
+    return f"Etc/GMT{'-' if match[1] == '+' else '+'}{match[2]}"
 
 
 def _path(names: tuple[str, ...]) -> str:

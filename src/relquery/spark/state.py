@@ -57,9 +57,9 @@ class SparkState:
         base = shadow.run(plan.context.around(plan.base))
         columns = {
             # As in DuckDB's tables, NULL without a type is an INTEGER.
-            one.name: F.col(f"`{one.name}`").cast("int")
-            for one in base.schema.fields
-            if one.dataType.typeName() == "void"
+            field.name: F.col(f"`{field.name}`").cast("int")
+            for field in base.schema.fields
+            if field.dataType.typeName() == "void"
         }
         columns[ours.ROW] = F.monotonically_increasing_id()
         for call in plan.calls:
@@ -94,14 +94,14 @@ class SparkState:
     def texts(self, fields: Iterable[Field]) -> list[tuple[str, Form]]:
         """SQL that writes each field as text, and the form of that text; see Rows."""
         fields = list(fields)
-        for one in fields:
-            check_alone(one.value)
+        for field in fields:
+            check_alone(field.value)
         if not fields:
             return []
-        types = self.shadow.types_of(", ".join(one.sql for one in fields), self.schema)
+        types = self.shadow.types_of(", ".join(field.sql for field in fields), self.schema)
         return [
-            bag_as_text(one.name, one.sql, kind) if one.is_bag else as_text(one.sql, kind)
-            for one, kind in zip(fields, types, strict=True)
+            bag_as_text(field.name, field.sql, kind) if field.is_bag else as_text(field.sql, kind)
+            for field, kind in zip(fields, types, strict=True)
         ]
 
     def asked(self, call: PlannedCall, where: Expression | None, texts: list[str]) -> str:
@@ -142,15 +142,15 @@ class SparkState:
     def view(self, select: Select) -> DataFrame:
         """What Spark gives for a SELECT over the rows. Raises UnsupportedQueryError."""
         hoisted = Hoisted(self.functions)
-        found = hoisted.select(select)
+        selected = hoisted.select(select)
         frame = self.frame
         if hoisted.columns:
             pairs = zip(parser().print(hoisted.columns.values()), hoisted.columns, strict=True)
             more = ", ".join(f"{text} AS {name}" for text, name in pairs)
             frame = self.over(f"SELECT *, {more} FROM {ours.ROWS}")
         rows = build.select([build.star()], self.shadow.publish(frame))
-        found.entries = [build.entry(ours.ROWS, rows)]
-        return self.shadow.run(self.plan.context.around(found))
+        selected.entries = [build.entry(ours.ROWS, rows)]
+        return self.shadow.run(self.plan.context.around(selected))
 
 
 _WANTED, _LOST = f"{ours.PREFIX}wanted", f"{ours.PREFIX}lost"

@@ -54,8 +54,8 @@ def alike(blocks: Blocks) -> Int64s:
     """(n, k), how many prompts have the same blocks up to this one, itself included."""
     first = prefixes_of(blocks)
     sizes = np.empty(first.shape, np.int64)
-    for at, column in enumerate(first.T):
-        sizes[:, at] = np.bincount(column, minlength=len(column))[column]
+    for index, column in enumerate(first.T):
+        sizes[:, index] = np.bincount(column, minlength=len(column))[column]
     return sizes
 
 
@@ -67,9 +67,9 @@ def staggered(writers: Int64s, gap: int) -> Int64s:
     as many wait at any time, the longest waiting is sent first.
     """
     readers: list[list[int]] = [[] for _ in range(len(writers))]
-    for at, writer in enumerate(writers.tolist()):
+    for index, writer in enumerate(writers.tolist()):
         if writer >= 0:
-            readers[writer].append(at)
+            readers[writer].append(index)
     firsts = np.flatnonzero(writers < 0).tolist()[::-1]
     waiting: list[tuple[int, int]] = []  # from which place on a request may be sent
     order = np.empty(len(writers), np.int64)
@@ -103,14 +103,14 @@ class Counter:
         width = max(map(len, rows), default=0)
         empty = self._number("")
         ids = np.full((len(rows), width), empty, np.int32)
-        for at, row in enumerate(rows):
-            ids[at, : len(row)] = row
-        return Blocks(ids, np.array([len(one) for one in self._ids], np.int64))
+        for index, row in enumerate(rows):
+            ids[index, : len(row)] = row
+        return Blocks(ids, np.array([len(block) for block in self._ids], np.int64))
 
     def tokens(self, prompts: Sequence[Prompt]) -> Tokens:
         """The prompts as token ids."""
         rows = ([self._number(str(span.content)) for span in prompt] for prompt in prompts)
-        return Tokens.of([np.concatenate([self._ids[one] for one in row]) for row in rows])
+        return Tokens.of([np.concatenate([self._ids[block] for block in row]) for row in rows])
 
     def count(self, prompt: Prompt) -> int:
         """Tokens of a prompt."""
@@ -162,7 +162,9 @@ class CachePlan:
 
     def prompts(self, prompts: Sequence[Prompt]) -> Sequence[Prompt]:
         """The prompts in the order to send, with their marks, each built when it is read."""
-        return LazySequence(self.order, lambda some: (self._marked(prompts, at) for at in some))
+        return LazySequence(
+            self.order, lambda some: (self._marked(prompts, index) for index in some)
+        )
 
     def _marked(self, prompts: Sequence[Prompt], at: int) -> Prompt:
         spans, shared = list(prompts[at]), int(self.shared[at])
@@ -246,8 +248,8 @@ def _cheapest(blocks: Blocks, order: Int64s, price: Price, rate: float) -> Bill:
         hour = bill(sent, price.for_an_hour, requests_per_minute=rate)
         charged = hour if hour.usd < charged.usd else charged
     marks: Marks = [()] * len(order)
-    for at, own in zip(order.tolist(), charged.breakpoints, strict=True):
-        marks[at] = own
+    for index, own in zip(order.tolist(), charged.breakpoints, strict=True):
+        marks[index] = own
     return replace(charged, breakpoints=marks)
 
 

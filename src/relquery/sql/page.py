@@ -52,17 +52,17 @@ def bars(record: StageRecord) -> str:
 def _path(means: Floats, part: int, top: float) -> Iterator[str]:
     """The rectangles of one part, on top of those of the parts before."""
     below = means[:part].sum(axis=0)
-    for at, (base, height) in enumerate(zip(below, means[part], strict=True)):
+    for index, (base, height) in enumerate(zip(below, means[part], strict=True)):
         if height > 0:
             y, size = _HEIGHT * (1 - base / top), _HEIGHT * height / top
-            yield f"M{at} {y:.1f}h1v{-size:.1f}h-1z"
+            yield f"M{index} {y:.1f}h1v{-size:.1f}h-1z"
 
 
 def prompts(record: StageRecord, room: int) -> Iterator[str]:
     """The HTML of prompts, up to `room` characters in all, and a line about those left out."""
     shown = 0
-    for at, one in sorted(record.full.items()):
-        part = _prompt(at, one)
+    for index, prompt in sorted(record.full.items()):
+        part = _prompt(index, prompt)
         if len(part) > room:
             break
         room, shown = room - len(part), shown + 1
@@ -106,7 +106,9 @@ def _end_of_reused(sent: Sent) -> int:
     reused = sent.reused or 0
     ends = accumulate(len(str(span.content)) for span in sent.prompt)
     messages = zip(ends, pairwise(sent.prompt), strict=False)
-    breaks = sum(end < reused and one.role is not other.role for end, (one, other) in messages)
+    breaks = sum(
+        end < reused and message.role is not other.role for end, (message, other) in messages
+    )
     return min(reused + 2 * breaks, len(sent.text))
 
 

@@ -54,7 +54,7 @@ class SampledRows(Rows):
     def cut_groups(self, most: int) -> None:
         """Leave at most so many items of each group that a call is about, the first ones."""
         calls = list(self.plan.calls)
-        for at, call in enumerate(calls):
+        for index, call in enumerate(calls):
             if call.task.kind == "group":
                 (field,) = call.fields
                 sizes = f"SELECT coalesce(max(len({field.sql})), 0) FROM {ours.ROWS}"
@@ -62,7 +62,7 @@ class SampledRows(Rows):
                 some = build.function("list_slice", field.value, *map(build.number, (1, most)))
                 if size > most:
                     self.largest = max(self.largest, size)
-                    calls[at] = replace(call, fields=(replace(field, value=some),))
+                    calls[index] = replace(call, fields=(replace(field, value=some),))
         self.plan = replace(self.plan, calls=tuple(calls))
 
 
@@ -93,12 +93,12 @@ class Sample:
     @property
     def lengths(self) -> Mapping[str, float]:
         """The mean number of tokens in each stage's answers, including those from the ledger."""
-        found: dict[str, list[int]] = {}
+        by_stage: dict[str, list[int]] = {}
         for values in (values for rows in self.selects for values in rows.values.values()):
             for stage, answer in zip(values.stages, values.answers, strict=True):
                 if answer is not None and answer.text is not None:
-                    found.setdefault(stage, []).append(answer.output_tokens)
-        return {stage: sum(tokens) / len(tokens) for stage, tokens in found.items()}
+                    by_stage.setdefault(stage, []).append(answer.output_tokens)
+        return {stage: sum(tokens) / len(tokens) for stage, tokens in by_stage.items()}
 
 
 def drawn(total: int, most: int) -> Int64s:
@@ -114,11 +114,11 @@ def _passed(selects: Sequence[SampledRows]) -> Iterator[tuple[Place, Count, str]
     If no row passed, half a row counts as passed, because a few rows do not show that none will.
     """
     for number, rows in enumerate(selects):
-        for at, (judged, passed) in sorted(rows.judged.items()):
+        for place, (judged, passed) in sorted(rows.judged.items()):
             if not judged:
                 continue
-            answers = rows.of_call(max(answers_in(rows.plan.filters[at].predicate)))
-            stage = next((one for one in answers.stages if one is not None), "a condition")
+            answers = rows.of_call(max(answers_in(rows.plan.filters[place].predicate)))
+            stage = next((name for name in answers.stages if name is not None), "a condition")
             low, high = wilson_interval(passed / judged, judged)
             count = Count(judged, passed) if passed else Count(2 * judged, 1)
             taken = "" if passed else ", counted as half a row"
@@ -126,7 +126,7 @@ def _passed(selects: Sequence[SampledRows]) -> Iterator[tuple[Place, Count, str]
                 f"{stage}: {passed} of {judged} rows passed{taken} (95% interval for all rows: "
                 f"{low:.0%} to {high:.0%})"
             )
-            yield (number, at), count, told
+            yield (number, place), count, told
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -201,9 +201,9 @@ def _notes(sample: Sample, passed: Sequence[str], cost: SqlExplanation) -> Itera
         yield f"Ran on {taken[0]}."
     elif taken:
         yield f"Ran on {', '.join(taken)}: one for each SELECT with calls."
-    if any(one.count < one.total for one in sample.selects):
+    if any(select.count < select.total for select in sample.selects):
         yield "They were drawn at random; a preview always takes the same ones."
-    if largest := max((one.largest for one in sample.selects), default=0):
+    if largest := max((select.largest for select in sample.selects), default=0):
         yield (
             f"A group's answer is over at most {sample.most} of its rows; the largest has "
             f"{largest:,}."

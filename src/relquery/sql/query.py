@@ -244,7 +244,7 @@ def _validate_script(
                 check_option(read)
                 tree = read.written_out()
                 check_calls(tree, read.values, read.objects, database, defaults)
-                named = [(one.written, one.task) for one in calls_in(tree) if one.task.model]
+                named = [(call.written, call.task) for call in calls_in(tree) if call.task.model]
                 open_models(named, context, asks=runs)
             elif isinstance(read, Keeping) and read.defined is not None:
                 check_defined_calls(read.defined, database, defaults)

@@ -109,11 +109,11 @@ class StageRecord:
         self.counts.extend([0, 0, 0] * len(prompts))
 
         def came(index: int, answer: Answer) -> None:
-            at = before + index
+            place = before + index
             row = (answer.prompt_tokens, answer.cached_tokens, answer.output_tokens)
-            self.counts[3 * at : 3 * at + 3] = array("i", row)
-            if at < self.most:
-                self.full[at] = Sent(prompts[index], answer)
+            self.counts[3 * place : 3 * place + 3] = array("i", row)
+            if place < self.most:
+                self.full[place] = Sent(prompts[index], answer)
 
         return came
 
@@ -146,16 +146,16 @@ class Recording:
     def finish(self) -> None:
         """Find where the cached part of each prompt ends. Called when nothing is being asked."""
         for name, stage in self.stages.items():
-            for one in stage.full.values():
-                found = reused_characters(one.prompt, one.answer, self.backends[name])
-                one.reused, one.is_exact = found
+            for sent in stage.full.values():
+                characters = reused_characters(sent.prompt, sent.answer, self.backends[name])
+                sent.reused, sent.is_exact = characters
 
 
 def text_of(prompt: Prompt) -> str:
     """The text of a prompt, with a blank line between messages."""
     parts: list[str] = []
-    for at, span in enumerate(prompt):
-        if at and span.role is not prompt[at - 1].role:
+    for index, span in enumerate(prompt):
+        if index and span.role is not prompt[index - 1].role:
             parts.append("\n\n")
         match span.content:
             case str(text):

@@ -58,10 +58,10 @@ def result_table(
 ) -> str:
     """The rows as a table. why: the reasons of cells that have no value because of an error."""
     cells = (
-        [_cell(value, why.get((at, column))) for column, value in enumerate(row)]
-        for at, row in enumerate(rows)
+        [_cell(value, why.get((index, column))) for column, value in enumerate(row)]
+        for index, row in enumerate(rows)
     )
-    return table(names, cells, [is_number(one) for one in types])
+    return table(names, cells, [is_number(kind) for kind in types])
 
 
 def result_html(shown: str, size: str, errors: Sequence[_Error], costs: Iterable[str]) -> str:
@@ -69,7 +69,7 @@ def result_html(shown: str, size: str, errors: Sequence[_Error], costs: Iterable
     empty."""
     parts = [shown, lines([size])]
     if errors:
-        listed = [f"{one.stage}, row {one.row}: {one.error}" for one in errors[:_LISTED]]
+        listed = [f"{error.stage}, row {error.row}: {error.error}" for error in errors[:_LISTED]]
         more = len(errors) - _LISTED
         listed += [f"and {more:,} more in result.errors"] if more > 0 else []
         parts.append(details("Why values are missing", listed))
@@ -83,8 +83,8 @@ def with_view(table: pa.Table, text: str, html: str) -> pa.Table:
 
 def view_of(table: pa.Table, kind: Literal["text", "html"]) -> str | None:
     """How such a table is shown; None for others."""
-    found = (table.schema.metadata or {}).get(f"{_VIEW}{kind}".encode())
-    return None if found is None else found.decode()
+    view = (table.schema.metadata or {}).get(f"{_VIEW}{kind}".encode())
+    return None if view is None else view.decode()
 
 
 def is_number(kind: pa.DataType) -> bool:
@@ -136,7 +136,7 @@ def aligned(rows: Sequence[Sequence[str]], width: int) -> list[str]:
     natural = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
     widths = shares(natural, width - len(_BETWEEN) * (len(natural) - 1))
     lines = [_BETWEEN.join(map(_fitted, row, widths)).rstrip() for row in rows]
-    lines.insert(1, "-+-".join("-" * one for one in widths))
+    lines.insert(1, "-+-".join("-" * width for width in widths))
     return lines
 
 

@@ -133,7 +133,7 @@ class Result:
         except ImportError as error:
             raise MissingExtraError("Result.df()", "pandas") from error
         # By position, as names may repeat.
-        data = {at: to_series(*pair) for at, pair in enumerate(self._columns())}
+        data = {index: to_series(*pair) for index, pair in enumerate(self._columns())}
         frame = pd.DataFrame(data)
         frame.columns = pd.Index(self.columns)
         return frame

@@ -76,24 +76,24 @@ def run(
     With EXPLAIN ANALYZE: what its stages took.
     Raises QueryError if it is wrong: before its first call, as far as that can be known.
     """
-    with _rehearsed(calling, database, defaults) as found:
-        if found.plan is None:
-            return database.result(found.plain)
-        for note in found.bound.notes:
+    with _rehearsed(calling, database, defaults) as ready:
+        if ready.plan is None:
+            return database.result(ready.plain)
+        for note in ready.bound.notes:
             warn(note, PromptWarning)
-        open_models(with_proxies(found.plan, context), context, asks=True)
+        open_models(with_proxies(ready.plan, context), context, asks=True)
         analyzes, number = calling.text.analyzes, calling.text.number
-        rows = {} if start is not None else found.rows
+        rows = {} if start is not None else ready.rows
         statement, before = number if calling.text.of > 1 else None, set(paid.stages)
         execution = Execution(
-            database, found.scratch, context, paid, statement, rows, start or Rows.of
+            database, ready.scratch, context, paid, statement, rows, start or Rows.of
         )
         if analyzes:
-            database.execute(execution.answered(found.plan)[0])
+            database.execute(execution.answered(ready.plan)[0])
             return measured(stage for name, stage in paid.stages.items() if name not in before)
-        table = execution.run(found.plan)
-    if found.bound.shell.kind == "QUERY":
-        table = table.rename_columns([name for name, _ in found.bound.columns])
+        table = execution.run(ready.plan)
+    if ready.bound.shell.kind == "QUERY":
+        table = table.rename_columns([name for name, _ in ready.bound.columns])
     return table
 
 
@@ -110,15 +110,15 @@ def explain(
 
     Raises QueryError as `run` does.
     """
-    with _rehearsed(calling, database, defaults) as found:
-        notes = found.bound.notes
-        if found.plan is None:
+    with _rehearsed(calling, database, defaults) as ready:
+        notes = ready.bound.notes
+        if ready.plan is None:
             return SqlExplanation((), warnings=notes, tells_costs=costs)
-        contexts = open_models(with_proxies(found.plan, context), context, asks=False)
+        contexts = open_models(with_proxies(ready.plan, context), context, asks=False)
         while True:
             before = None if shares is None else len(shares.missed)
-            explainer = Explainer(database, found.scratch, context, shares, costs=costs)
-            explainer.run(found.plan)
+            explainer = Explainer(database, ready.scratch, context, shares, costs=costs)
+            explainer.run(ready.plan)
             if shares is None or before == len(shares.missed):
                 break
         if shares is not None:
@@ -140,8 +140,8 @@ def _rehearsed(calling: Calling, database: Database, defaults: Sampling) -> Iter
         if (plain := _without_calls(bound, database)) is not None:
             yield _Ready(bound, scratch, plain)
             return
-        found = plan(bound, database, scratch)
-        yield _Ready(bound, scratch, plan=found, rows=dry_run(found, database, scratch))
+        planned = plan(bound, database, scratch)
+        yield _Ready(bound, scratch, plan=planned, rows=dry_run(planned, database, scratch))
 
 
 @contextmanager
@@ -174,10 +174,10 @@ def _has_no_rows(bound: Bound, database: Database) -> bool:
     if not isinstance(query, Select) or bound.functions.in_select(query):
         return False
     plain = (Constant, ComparisonExpression)
-    for one in build.conjuncts(query.where):
-        if all(isinstance(node, plain) or type(node) is Node for node in one.walk()):
-            found = database.fetch(f"SELECT ({parser().sql(one)}) IS TRUE")
-            if found.column(0).to_pylist() == [False]:
+    for condition in build.conjuncts(query.where):
+        if all(isinstance(node, plain) or type(node) is Node for node in condition.walk()):
+            table = database.fetch(f"SELECT ({parser().sql(condition)}) IS TRUE")
+            if table.column(0).to_pylist() == [False]:
                 return True
     return False
 
@@ -216,7 +216,7 @@ def with_proxies(found: StatementPlan, context: ExecutionContext) -> list[tuple[
 
 def check_option(calling: Calling) -> None:
     """Raises UnsupportedQueryError for EXPLAIN with an option other than ANALYZE."""
-    words = [one.word for one in tokenize(calling.text.option or "")]
+    words = [token.word for token in tokenize(calling.text.option or "")]
     if words not in ([], ["ANALYZE"], ["(", "ANALYZE", ")"]):
         raise UnsupportedQueryError(
             f"EXPLAIN {calling.text.option} with LLM calls is not supported. Write EXPLAIN to see "
@@ -261,7 +261,7 @@ def check_defined_calls(defined: Defined, database: Database, defaults: Sampling
 def _decide(names: set[str], body: Query) -> bool:
     """Whether parameters of a macro are prompts or options of a call."""
     for call in asking_in(body):
-        prompts = [one.value for one in call.arguments if one.name]
+        prompts = [argument.value for argument in call.arguments if argument.name]
         for argument in [*call.values[:1], *prompts]:
             if any(column.names[0].lower() in names for column in argument.find_all(Column)):
                 return True
@@ -319,9 +319,9 @@ def _is_there(shell: Shell, database: Database) -> bool:
         f"(lower(database_name) = lower({of}) AND lower(schema_name) = lower({schema}))"
         for of, schema in places
     )
-    found = database.fetch(
+    table = database.fetch(
         "SELECT 1 FROM (SELECT database_name, schema_name, table_name AS name FROM duckdb_tables() "
         "UNION ALL SELECT database_name, schema_name, view_name FROM duckdb_views()) "
         f"WHERE lower(name) = lower({name}) AND ({named})"
     )
-    return bool(found.num_rows)
+    return bool(table.num_rows)

@@ -18,7 +18,7 @@ SETTINGS = [each.name for each in fields(Sampling) if each.name not in _NOT_FOR_
 def keywords_of(function: Callable[..., object]) -> list[str]:
     """The parameters of a function that have names only."""
     given = inspect.signature(function).parameters.values()
-    return [one.name for one in given if one.kind is one.KEYWORD_ONLY]
+    return [parameter.name for parameter in given if parameter.kind is parameter.KEYWORD_ONLY]
 
 
 def read_sampling(

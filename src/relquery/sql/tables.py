@@ -217,7 +217,7 @@ class _FirstLine(NamedTuple):
 
 
 def _first_line(path: Path) -> _FirstLine:
-    found, head = list[_FirstLine](), ""
+    first_lines, head = list[_FirstLine](), ""
     with suppress(OSError, pa.ArrowException):  # DuckDB will say what is wrong with it
         head = _head(path)
     for delimiter in "\t" if ".tsv" in path.name.lower() else _DELIMITERS:
@@ -225,10 +225,10 @@ def _first_line(path: Path) -> _FirstLine:
             lines = list(
                 islice(csv.reader(io.StringIO(head, newline=""), delimiter=delimiter), 999)
             )
-            blank = next((at for at, line in enumerate(lines) if line), 0)
+            blank = next((index for index, line in enumerate(lines) if line), 0)
             said = (line for line in lines if line and not line[0].startswith("#"))
-            found.append(_FirstLine(blank, delimiter, next(said, []), '"' in head))
-    return max(found, key=lambda one: len(one.values), default=_FirstLine(0, ",", [], False))
+            first_lines.append(_FirstLine(blank, delimiter, next(said, []), '"' in head))
+    return max(first_lines, key=lambda one: len(one.values), default=_FirstLine(0, ",", [], False))
 
 
 def _head(path: Path) -> str:
@@ -244,7 +244,7 @@ def _check_lines(database: Database, path: Path) -> None:
     first = _first_line(path)
     if not first.values:
         return
-    columns = ", ".join(f"'c{at}': 'VARCHAR'" for at in range(len(first.values)))
+    columns = ", ".join(f"'c{index}': 'VARCHAR'" for index in range(len(first.values)))
     database.fetch(
         f"SELECT count(*) FROM read_csv({quoted_text(path)}, auto_detect = false, header = true, "
         f"delim = '{first.delimiter}', columns = {{{columns}}})"
@@ -356,9 +356,9 @@ def to_arrow(called: str, data: object) -> pa.Table:
         )
     if not table.num_columns:
         raise TableError(f"{called} has no columns. Give at least one.")
-    for at, field in enumerate(table.schema):
+    for index, field in enumerate(table.schema):
         if pa.types.is_float16(field.type):  # which DuckDB does not have
-            table = table.set_column(at, field.name, _as_single(table.column(at)))
+            table = table.set_column(index, field.name, _as_single(table.column(index)))
     return table.rename_columns([str(column) for column in table.column_names])
 
 
@@ -396,7 +396,7 @@ def _of_pandas(data: Any) -> pa.Table | None:
     if not hasattr(data, "columns"):
         return None
     # By position, as names may repeat; the index is not a column.
-    columns = [_of_series(data.iloc[:, at]) for at in range(data.shape[1])]
+    columns = [_of_series(data.iloc[:, index]) for index in range(data.shape[1])]
     return pa.Table.from_arrays(columns, names=[str(name) for name in data.columns])
 
 
@@ -431,8 +431,8 @@ def _of_relation(data: Any) -> pa.Table | None:
 
 
 def _of_result(data: Any) -> pa.Table | None:
-    found = getattr(data, "table", None)
-    return found if isinstance(found, pa.Table) else None
+    table = getattr(data, "table", None)
+    return table if isinstance(table, pa.Table) else None
 
 
 # Keyed by the class's module, so nothing has to be imported.

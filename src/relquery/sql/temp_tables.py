@@ -109,7 +109,11 @@ class LentTables:
             self.sweep(database)
             if not lent.name:
                 taken = {name.lower() for name in database.tables()}
-                name = next(one for one in map(f"{NAME}{{}}".format, count(1)) if one not in taken)
+                name = next(
+                    candidate
+                    for candidate in map(f"{NAME}{{}}".format, count(1))
+                    if candidate not in taken
+                )
                 if lent.table is None and hasattr(lent.data, "collect"):
                     lent.collected = lent.data.collect()
                 data = lent.data if lent.collected is None else lent.collected
@@ -122,7 +126,7 @@ class LentTables:
 
     def names(self) -> set[str]:
         """Of the tables that are registered, which no user has named."""
-        return {one.name for one in list(self.living)}
+        return {table.name for table in list(self.living)}
 
     def sweep(self, database: Database) -> None:
         """Forget tables whose frames are gone."""

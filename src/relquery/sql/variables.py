@@ -49,7 +49,7 @@ def lent(database: Database, sql: str, variables: Mapping[str, Any]) -> Iterator
         try:
             yield
         except UnknownTableError as error:
-            unknown = next((one for one in named if f"'{one}'" in str(error)), None)
+            unknown = next((name for name in named if f"'{name}'" in str(error)), None)
             if unknown is None:
                 raise
             raise QueryError(
@@ -81,8 +81,8 @@ def _tables_read(sql: str, database: Database) -> set[str]:
             tree = parser().query(shell.query)
         except QueryError:  # a statement of DuckDB alone, which reads no frame
             continue
-        others |= {entry.name.lower() for one in tree.find_all(Query) for entry in one.entries}
+        others |= {entry.name.lower() for query in tree.find_all(Query) for entry in query.entries}
         if shell.path:
             others.add(shell.path[-1].lower())
-        read |= {one.table for one in tree.find_all(Table) if len(one.path) == 1}
+        read |= {table.table for table in tree.find_all(Table) if len(table.path) == 1}
     return {name for name in read if name.lower() not in others}

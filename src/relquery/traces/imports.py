@@ -55,22 +55,24 @@ def import_trace(
     try:
         name, read, records = _open(path)
         asked = [
-            one
+            request
             for number, record in enumerate(islice(records, first), 1)
-            if (one := _read(read, record, number, path)) is not None
+            if (request := _read(read, record, number, path)) is not None
         ]
     except (OSError, ValueError, csv.Error) as error:
         raise TableError(f"The trace {path} cannot be read: {error}.") from error
     if not asked:
         raise TableError(f"The trace {path} has no requests with an answer.")
-    draw, clock, most = random.Random(seed), 0.0, max(one.answer for one in asked)
-    begin = min((one.arrival for one in asked if one.arrival is not None), default=0.0)
+    draw, clock, most = random.Random(seed), 0.0, max(request.answer for request in asked)
+    begin = min((request.arrival for request in asked if request.arrival is not None), default=0.0)
     queries = []
-    for one in asked:
+    for request in asked:
         clock += draw.expovariate(rate)
-        arrival = clock if one.arrival is None else one.arrival - begin
-        text, hashed = (one.prompt, ()) if isinstance(one.prompt, str) else ("", (one.prompt,))
-        answers = (one.answer,)
+        arrival = clock if request.arrival is None else request.arrival - begin
+        text, hashed = (
+            (request.prompt, ()) if isinstance(request.prompt, str) else ("", (request.prompt,))
+        )
+        answers = (request.answer,)
         queries.append(
             TracedQuery(arrival, name, path.stem, "", (text,), most, answers, hashed=hashed)
         )
@@ -92,15 +94,15 @@ def _open(path: Path) -> tuple[str, Reader, Iterator[object]]:
     if path.suffix == ".csv":
         with path.open(encoding="utf-8-sig", newline="") as file:
             header = next(csv.reader(file), [])
-        found, records = header, _lines_of_csv(path)
+        first, records = header, _lines_of_csv(path)
     else:
-        found, records = [*_first_of_json(path)], _records_of_json(path)
+        first, records = [*_first_of_json(path)], _records_of_json(path)
     for name, (field, read) in _FORMS.items():
-        if field in found:
+        if field in first:
             return name, read, records
     known = ", ".join(f"{name} ('{field}')" for name, (field, _) in _FORMS.items())
     raise TableError(
-        f"{path} is not a trace that relquery knows: its records have {', '.join(found) or 'no'} "
+        f"{path} is not a trace that relquery knows: its records have {', '.join(first) or 'no'} "
         f"fields. Known forms, and a field of each: {known}."
     )
 
@@ -126,14 +128,14 @@ def _records_of_json(path: Path) -> Iterator[object]:
 
 
 def _azure(record: Mapping[str, Any], number: int) -> PublishedRequest | None:
-    at = datetime.fromisoformat(record["TIMESTAMP"])
-    seconds = at.replace(tzinfo=at.tzinfo or UTC).timestamp()
+    moment = datetime.fromisoformat(record["TIMESTAMP"])
+    seconds = moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
     return _counted(seconds, record["ContextTokens"], record["GeneratedTokens"], number)
 
 
 def _burstgpt(record: Mapping[str, Any], number: int) -> PublishedRequest | None:
-    at = float(record["Timestamp"])
-    return _counted(at, record["Request tokens"], record["Response tokens"], number)
+    moment = float(record["Timestamp"])
+    return _counted(moment, record["Request tokens"], record["Response tokens"], number)
 
 
 def _counted(arrival: float, prompt: str, answer: str, number: int) -> PublishedRequest | None:

@@ -160,17 +160,17 @@ class _Asking:
         from vllm.exceptions import VLLMValidationError
 
         texts = {}
-        for at in numbers:
+        for index in numbers:
             try:
-                texts[at] = self._text(self.prompts[at])
+                texts[index] = self._text(self.prompts[index])
             except (RequestError, ValueError) as error:
-                yield at, Answer(None, Finish.ERROR, str(error))
+                yield index, Answer(None, Finish.ERROR, str(error))
         tokens = self._encoded([*texts.values()], special=not self._templated)
-        for at, prompt in zip(texts, tokens, strict=True):
+        for index, prompt in zip(texts, tokens, strict=True):
             try:
-                self._add(_Asked(at, prompt, None if self.trie is None else 0))
+                self._add(_Asked(index, prompt, None if self.trie is None else 0))
             except (ValueError, VLLMValidationError) as error:
-                yield at, Answer(None, Finish.ERROR, str(error))
+                yield index, Answer(None, Finish.ERROR, str(error))
 
     def _add(self, asked: _Asked) -> None:
         prompt, trie = asked.prompt, self.trie
@@ -220,8 +220,8 @@ class _Asking:
         known = self.weighed.setdefault(asked.at, _Weighed())
         if asked.branch == 0:
             known.prompt_tokens, known.cached_tokens = prompt_tokens, cached
-        allowed, found = self.trie.branches[asked.branch].allowed, given.logprobs[0]
-        known.logs[asked.branch] = _normalized([float(found[token].logprob) for token in allowed])
+        allowed, weighed = self.trie.branches[asked.branch].allowed, given.logprobs[0]
+        known.logs[asked.branch] = _normalized([float(weighed[token].logprob) for token in allowed])
         if self.sampling.scored:
             missing = set(range(len(self.trie.branches))) - known.logs.keys()
         else:
@@ -230,8 +230,8 @@ class _Asking:
             self._add(_Asked(asked.at, asked.prompt, min(missing)))
             return None
         del self.weighed[asked.at]
-        empty = {at: () for at in range(len(self.trie.branches)) if at not in known.logs}
-        logs = [(known.logs | empty)[at] for at in range(len(self.trie.branches))]
+        empty = {index: () for index in range(len(self.trie.branches)) if index not in known.logs}
+        logs = [(known.logs | empty)[index] for index in range(len(self.trie.branches))]
         tokens = self.trie.greedy(logs)
         labels = self.sampling.labels
         scores = None
@@ -248,16 +248,16 @@ class _Asking:
 
     def _next(self, trie: LabelTrie, logs: dict[int, tuple[float, ...]]) -> set[int]:
         """The branch that a greedy decoder comes to next, if it is not weighed yet."""
-        at = trie.reached(logs)
-        return {at} if at is not None else set()
+        branch = trie.reached(logs)
+        return {branch} if branch is not None else set()
 
     def _prefix(self, trie: LabelTrie, branch: int) -> list[int]:
         """The tokens from the prompt to a branch."""
         prefix: list[int] = []
-        at: int | None = branch
-        while at is not None:
-            prefix = [*trie.branches[at].stretch, *prefix]
-            at = trie.branches[at].above
+        node: int | None = branch
+        while node is not None:
+            prefix = [*trie.branches[node].stretch, *prefix]
+            node = trie.branches[node].above
         return prefix
 
     def _trie(self) -> LabelTrie:
@@ -283,10 +283,10 @@ class _Asking:
         """The tokens of each text. special: with those that a prompt begins with."""
         if not texts:
             return []
-        found: list[list[int]] = self.tokenizer(
+        encoded: list[list[int]] = self.tokenizer(
             texts, add_special_tokens=special, return_attention_mask=False
         )["input_ids"]
-        return found
+        return encoded
 
 
 def _params(sampling: Sampling, schema: str | None = None) -> Any:
@@ -309,12 +309,14 @@ def _params(sampling: Sampling, schema: str | None = None) -> Any:
 
 def _adjusted(sampling: Sampling) -> dict[str, Any]:
     """vLLM has the same names."""
-    found = {} if sampling.adjustments is None else sampling.adjustments.given
-    return found | ({"logit_bias": dict(found["logit_bias"])} if "logit_bias" in found else {})
+    settings = {} if sampling.adjustments is None else sampling.adjustments.given
+    return settings | (
+        {"logit_bias": dict(settings["logit_bias"])} if "logit_bias" in settings else {}
+    )
 
 
 def _normalized(logs: Sequence[float]) -> tuple[float, ...]:
     """Log-probabilities among the tokens given."""
     most = max(logs)
-    total = most + log(sum(exp(one - most) for one in logs))
-    return tuple(one - total for one in logs)
+    total = most + log(sum(exp(log - most) for log in logs))
+    return tuple(log - total for log in logs)

@@ -62,13 +62,13 @@ class Pool:
 
     def lookups(self, keys: Sequence[bytes]) -> list[int | None]:
         """What `lookup` gives for each; None for all after the first miss, which serve nobody."""
-        found: list[int | None] = [None] * len(keys)
-        for at, key in enumerate(keys):
+        blocks: list[int | None] = [None] * len(keys)
+        for index, key in enumerate(keys):
             block = self.lookup(key)
             if block is None:
                 break
-            found[at] = block
-        return found
+            blocks[index] = block
+        return blocks
 
     def unheld(self, blocks: Iterable[int]) -> set[int]:
         """Those of the blocks that no request holds."""
@@ -95,8 +95,8 @@ class Held(Sequence[int]):
         return (block.block_id for block in self._blocks)
 
     def __getitem__(self, at: Any) -> Any:
-        found = self._blocks[at]
-        return [block.block_id for block in found] if isinstance(at, slice) else found.block_id
+        stored = self._blocks[at]
+        return [block.block_id for block in stored] if isinstance(at, slice) else stored.block_id
 
 
 class _Watched:

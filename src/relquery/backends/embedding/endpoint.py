@@ -71,11 +71,15 @@ class Endpoint(Embedder):
 
     def embed(self, texts: Sequence[str]) -> Float32s:
         """See Embedder. Raises ModelError for the key, RequestError for other failures."""
-        found: list[Float32s | None] = [None] * len(texts)
+        vectors_by_place: list[Float32s | None] = [None] * len(texts)
         for places, vectors in self.embed_in_parts(texts):
-            for at, vector in zip(places, vectors, strict=True):
-                found[at] = vector
-        return as_vectors(found, len(texts), self.name) if texts else np.zeros((0, 0), np.float32)
+            for place, vector in zip(places, vectors, strict=True):
+                vectors_by_place[place] = vector
+        return (
+            as_vectors(vectors_by_place, len(texts), self.name)
+            if texts
+            else np.zeros((0, 0), np.float32)
+        )
 
     def embed_in_parts(self, texts: Sequence[str]) -> Iterator[Part]:
         """See Embedder. If a request fails, those under way are waited for, and no other is sent.
@@ -182,11 +186,11 @@ class _Run:
         """The places of texts for one request each."""
         places: list[int] = []
         size = 0
-        for at, text in enumerate(self._texts):
+        for index, text in enumerate(self._texts):
             if places and (len(places) == _TEXTS or size + len(text) > _CHARACTERS):
                 yield places
                 places, size = [], 0
-            places.append(at)
+            places.append(index)
             size += len(text)
         yield places
 
@@ -194,9 +198,9 @@ class _Run:
         """Ask for some texts, in halves if they are too many. Returns whether all have vectors."""
         if self._problem is not None or len(self._refused) >= _MOST_REFUSED:
             return False
-        texts = [self._texts[at] for at in places]
+        texts = [self._texts[place] for place in places]
         count, size, refused = len(texts), sum(map(len, texts)), self._endpoint.refused_sizes
-        if count > 1 and any(count >= one and size >= other for one, other in refused):
+        if count > 1 and any(count >= texts and size >= other for texts, other in refused):
             return await self._send_halves(client, places)
         try:
             vectors = await self._endpoint.ask(client, texts)
@@ -230,19 +234,19 @@ def to_vectors(reply: str, texts: Sequence[str], name: str, url: object) -> Floa
         raise NoVectorsError(
             f"The embedder {name} returned {len(data)} vectors for {len(texts)} texts."
         )
-    indices = [one.get("index") for one in data]
-    places = {at: place for place, at in enumerate(indices) if type(at) is int}
+    indices = [item.get("index") for item in data]
+    places = {index: place for place, index in enumerate(indices) if type(index) is int}
     if sorted(places) != list(range(len(texts))):
         some = ", ".join(map(str, indices[:_SHOWN])) + (", ..." if len(data) > _SHOWN else "")
         raise RequestError(
             f"The embedder {name} returned vectors with the indices {some}; expected each of 0 to "
             f"{len(texts) - 1} once, as they say which text a vector is of."
         )
-    found = [_numbers(data[places[at]].get("embedding")) for at in range(len(texts))]
-    vectors = as_vectors(found, len(texts), name)
-    for at in np.flatnonzero(~vectors.any(axis=1)).tolist():
-        if texts[at].strip():
-            text = _excerpt(texts[at])
+    rows = [_numbers(data[places[index]].get("embedding")) for index in range(len(texts))]
+    vectors = as_vectors(rows, len(texts), name)
+    for row in np.flatnonzero(~vectors.any(axis=1)).tolist():
+        if texts[row].strip():
+            text = _excerpt(texts[row])
             raise RequestError(
                 f"The embedder {name} returned a vector of zeros for the text {text}."
             )
@@ -264,7 +268,7 @@ def _data(reply: str, name: str, url: object) -> list[dict[str, Any]]:
         got = f"{type_of(body)} of JSON in place of an object"
     if isinstance(body, dict):
         data = body.get("data")
-        if isinstance(data, list) and data and all(isinstance(one, dict) for one in data):
+        if isinstance(data, list) and data and all(isinstance(item, dict) for item in data):
             return data
         said = next((body[key] for key in _OF_ERRORS if body.get(key)), None)
         if said is not None:

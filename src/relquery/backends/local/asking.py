@@ -107,9 +107,9 @@ def _may_begin(text: str, stops: Sequence[str]) -> int:
     """How many characters at a text's end may begin a stop string, or are part of one."""
     most = 0
     for stop in stops:
-        at = text.find(stop)
-        if at >= 0:  # the answer ends here
-            most = max(most, len(text) - at)
+        start = text.find(stop)
+        if start >= 0:  # the answer ends here
+            most = max(most, len(text) - start)
             continue
         for size in range(min(len(stop) - 1, len(text)), most, -1):
             if text.endswith(stop[:size]):
@@ -264,7 +264,7 @@ class Asking:
         for piece in request.pieces:
             tokens = piece.tokens
             if len(tokens) and not (tokens.min() >= 0 and tokens.max() < known):
-                token = next(int(one) for one in tokens if not 0 <= one < known)
+                token = next(int(token) for token in tokens if not 0 <= token < known)
                 word = self._renderer.decode([token]) if token >= 0 else ""
                 raise RequestError(not_embedded("prompt", token, word, known))
 
@@ -313,9 +313,9 @@ class Asking:
         read = self._renderer.decode if self._grammar is None else self._grammar.text
         text = read(request.output)
         # Of those that begin at one place, the shortest was there first.
-        found = ((text.find(stop), len(stop), stop) for stop in self._stop if stop in text)
-        at, _, stop = min(found, default=(len(text), 0, None))
-        return text[:at], stop
+        stops = ((text.find(stop), len(stop), stop) for stop in self._stop if stop in text)
+        cut, _, stop = min(stops, default=(len(text), 0, None))
+        return text[:cut], stop
 
     def _why_cut(self, tokens: int) -> str:
         if tokens < self._max_tokens:

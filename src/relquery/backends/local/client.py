@@ -94,8 +94,8 @@ class Job:
 
         Waits for the step that runs.
         """
-        found: float | None = 0.0 if self.done else self._host.ask("forecast", self)
-        return found
+        seconds: float | None = 0.0 if self.done else self._host.ask("forecast", self)
+        return seconds
 
     def __repr__(self) -> str:
         state = "failed after " if self._error else ""
@@ -259,8 +259,8 @@ class EngineClient(Backend, Insight):
         return self.host.ask(question, *given)
 
     def inspect(self, prompt: Prompt) -> tuple[SpanState, ...] | None:
-        found: tuple[SpanState, ...] = self.ask("inspect", prompt, self.tenant, self.adapter)
-        return found
+        states: tuple[SpanState, ...] = self.ask("inspect", prompt, self.tenant, self.adapter)
+        return states
 
     def prepare(self, prompts: Sequence[Prompt]) -> None:
         """Compute states, which are the tenant's own; all may read them where there is none."""
@@ -296,8 +296,8 @@ class _Taken(AnswerStream):
 
 def in_order(answers: Iterable[tuple[int, Answer]], size: int) -> list[Answer]:
     """All answers in the order of their prompts."""
-    found = dict(answers)
-    return [found[index] for index in range(size)]
+    by_index = dict(answers)
+    return [by_index[index] for index in range(size)]
 
 
 def _ended(prompt: Prompt) -> Prompt:

@@ -299,9 +299,11 @@ def _characters(span: Span) -> int:
 def _check(prompt: Sequence[Span], vocabulary: int) -> None:
     """Raise RequestError for content that would break the tokenizer or the step of all."""
     for span in prompt:
-        at = span.position
-        if at is not None and not (type(at) is int and at >= 0):
-            raise RequestError(f"A span has the position {at!r}; it must be an int from 0 on.")
+        position = span.position
+        if position is not None and not (type(position) is int and position >= 0):
+            raise RequestError(
+                f"A span has the position {position!r}; it must be an int from 0 on."
+            )
         match span.content:
             case str(text) | ToolResult(text=text):
                 try:

@@ -127,14 +127,14 @@ def predict(
 
 def runs(engine: LoadedEngine, prompt: Prompt) -> list[TokenIds]:
     """Token ids of a prompt's own text: before, between and after its independent spans."""
-    found: list[list[TokenIds]] = [[]]
+    by_path: list[list[TokenIds]] = [[]]
     for part in _chain(engine, prompt).parts:
         if isinstance(part, Chain):
-            found.append([])
+            by_path.append([])
         elif isinstance(part, np.ndarray):
-            found[-1].append(part)
+            by_path[-1].append(part)
     nothing = np.empty(0, np.int32)
-    return [run[0] if len(run) == 1 else np.concatenate([nothing, *run]) for run in found]
+    return [run[0] if len(run) == 1 else np.concatenate([nothing, *run]) for run in by_path]
 
 
 def tokens(engine: LoadedEngine, prompt: Prompt) -> list[int]:

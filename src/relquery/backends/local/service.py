@@ -122,7 +122,7 @@ class Engine:
         the engine cannot follow breaks the job, and so does a deadline that cannot be met
         (DeadlineError).
         """
-        found = prompts_of(prompts)
+        parsed = prompts_of(prompts)
         given = () if labels is None else texts_of("labels", labels)
         if labels is not None and not given:
             raise ConfigError("labels is empty; give at least one text, or omit it.")
@@ -138,7 +138,7 @@ class Engine:
             logprobs=logprobs,
         )
         declared = Declared(relquery, rows, deadline)
-        return self._client(tenant, adapter, declared).begin(found, sampling, keep=self)
+        return self._client(tenant, adapter, declared).begin(parsed, sampling, keep=self)
 
     def score(
         self,
@@ -269,10 +269,10 @@ class Worker:
 
     def ask(self, question: str, *given: Any) -> Any:
         closed = object()
-        found = self.call(lambda: self.engine.ask(question, *given), closed)
-        if found is closed:
+        reply = self.call(lambda: self.engine.ask(question, *given), closed)
+        if reply is closed:
             raise ConfigError(CLOSED)
-        return found
+        return reply
 
     def call(self, question: Callable[[], T], otherwise: T) -> T:
         """What a function gives on the thread, or `otherwise` where it takes no commands.

@@ -70,10 +70,10 @@ def read_memory(given: int | str, name: str = "memory") -> int:
     if isinstance(given, int) and not isinstance(given, bool) and given > 0:
         return given
     text = given if isinstance(given, str) else ""
-    found = re.fullmatch(r"\s*([0-9.]+)\s*([a-zA-Z]*)\s*", text)
-    unit = _UNITS.get(found[2].lower()) if found else None
+    match = re.fullmatch(r"\s*([0-9.]+)\s*([a-zA-Z]*)\s*", text)
+    unit = _UNITS.get(match[2].lower()) if match else None
     try:
-        size = int(float(found[1]) * unit) if found and unit else 0
+        size = int(float(match[1]) * unit) if match and unit else 0
     except ValueError:
         size = 0
     if size <= 0:

@@ -60,10 +60,10 @@ def state_of(engine: Loop, most: int = FORECASTS, tenant: str | None = None) -> 
     now = engine.clock.now()
     known = engine.relqueries.values()
     own = [each for each in known if tenant is None or each.tenant == tenant]
-    found = sorted(own, key=lambda each: each.arrival)
+    relqueries = sorted(own, key=lambda each: each.arrival)
     listed = tuple(
-        _shown(each, now, engine.forecast(each.id) if at < FORECASTS else None)
-        for at, each in enumerate(found[:most])
+        _shown(each, now, engine.forecast(each.id) if index < FORECASTS else None)
+        for index, each in enumerate(relqueries[:most])
     )
     return EngineState(
         waiting=sum(len(each.waiting) for each in own),
@@ -79,8 +79,8 @@ def together(states: Sequence[EngineState], most: int) -> EngineState:
     """The states of several engines as one. most: relQueries that are listed, each with a number of
     its own."""
     numbered = (
-        replace(each, number=each.number * len(states) + at)
-        for at, state in enumerate(states)
+        replace(each, number=each.number * len(states) + index)
+        for index, state in enumerate(states)
         for each in state.queries
     )
     sums = {

@@ -75,8 +75,8 @@ class RequestCodec:
     @property
     def dropped(self) -> Dropped:
         """Settings that requests do without, as far as is known."""
-        found = dispensable(self.server.dropped, self.sampling)
-        return frozenset(found if self._follows() else {*found, TOLD})
+        spared = dispensable(self.server.dropped, self.sampling)
+        return frozenset(spared if self._follows() else {*spared, TOLD})
 
     def body(self, messages: Messages, dropped: Dropped) -> dict[str, Any]:
         """A request."""

@@ -85,9 +85,9 @@ class ProviderConfig:
         for name, (is_right, expected) in _RULES.items():
             if not is_right(given := getattr(self, name)):
                 raise ConfigError(f"{name} is {given!r}; it must be {expected}.")
-        for one, other in (("api_key", "api_key_command"), ("service_tier", "batch")):
-            if getattr(self, one) is not None and getattr(self, other) not in (None, False):
-                raise ConfigError(f"{one} and {other} are both given. Give one of them.")
+        for setting, other in (("api_key", "api_key_command"), ("service_tier", "batch")):
+            if getattr(self, setting) is not None and getattr(self, other) not in (None, False):
+                raise ConfigError(f"{setting} and {other} are both given. Give one of them.")
         if self.batch and self.batches is None:
             raise ConfigError(
                 "batch is given without a ledger. A batch may take a day; give a file to find its "
@@ -126,7 +126,7 @@ def _is_seconds(value: Any) -> bool:
 
 
 def _is_any(*values: object) -> Callable[[Any], bool]:
-    return lambda value: any(value is one or value == one for one in values)
+    return lambda value: any(value is allowed or value == allowed for allowed in values)
 
 
 def _or_none(is_right: Callable[[Any], bool]) -> Callable[[Any], bool]:

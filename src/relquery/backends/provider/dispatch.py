@@ -370,13 +370,13 @@ class RequestDispatcher:
             row.is_under_way = False
             self.gate.answered(ticket, reply.usage, raw.headers)
             self.shared.counter.check_read(reply.usage, ticket.need, row.messages)
-            found = self.codec.read(reply, row.calls, ticket.dropped)
+            outcome = self.codec.read(reply, row.calls, ticket.dropped)
             self.codec.learn(ticket.dropped)
-            if found.off_label and not self._has_failed:
+            if outcome.off_label and not self._has_failed:
                 row.dropped |= {TOLD}
-                row.off_label, is_sent_again = found.answer, False
+                row.off_label, is_sent_again = outcome.answer, False
                 continue
-            return found.answer, found.failure
+            return outcome.answer, outcome.failure
 
     async def _pause(self, row: Row, seconds: float) -> None:
         """Wait without a slot."""

@@ -86,8 +86,8 @@ class ProviderServer:
             )
         object.__setattr__(self, "access", Access.of(self.provider, self.config))
         url = self.access.url
-        at = url.netloc.decode() + url.path.rstrip("/").removesuffix("/v1")
-        object.__setattr__(self, "at", at)
+        address = url.netloc.decode() + url.path.rstrip("/").removesuffix("/v1")
+        object.__setattr__(self, "at", address)
         if self.facts is not None:
             self.dropped.update(self.facts.without)
         self.dropped.update(WIRES[self.api].never)

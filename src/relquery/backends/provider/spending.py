@@ -42,21 +42,21 @@ class Amount:
         """From "5USD", "$5", "500 calls", "2000000 tokens/day" or the like. Raises ConfigError."""
         if isinstance(text, Amount):
             return text
-        found = None if not isinstance(text, str) else _AMOUNT.fullmatch(text)
-        name = "" if found is None else found["unit"].lower()
-        if found is not None and not name and "$" in found.string:
+        match = None if not isinstance(text, str) else _AMOUNT.fullmatch(text)
+        name = "" if match is None else match["unit"].lower()
+        if match is not None and not name and "$" in match.string:
             name = "usd"
-        if found is None or name not in _UNITS:
+        if match is None or name not in _UNITS:
             raise ConfigError(
                 f"budget is {text!r}; write a number and what it counts: '5USD', "
                 "'2000000 tokens' or '500 calls'."
             )
-        per: Any = found["per"] and found["per"].lower()
+        per: Any = match["per"] and match["per"].lower()
         if per is not None and per not in get_args(Period):
             raise ConfigError(
                 f"budget is {text!r}; after the slash goes day, month or ledger: '500USD/month'."
             )
-        number = float(found["number"].replace(",", "").replace("_", ""))
+        number = float(match["number"].replace(",", "").replace("_", ""))
         if not number > 0:
             raise ConfigError(f"budget is {text!r}; it must be above 0.")
         unit = _UNITS[name]
@@ -148,10 +148,10 @@ class Spending:
         return moment.strftime(_PERIODS[self.budget.per or "ledger"])
 
     def _spent(self, connection: sqlite3.Connection, period: str) -> float:
-        found = connection.execute(
+        row = connection.execute(
             "SELECT spent FROM spending WHERE period = ? AND unit = ?", (period, self.budget.unit)
         ).fetchone()
-        return 0.0 if found is None else float(found[0])
+        return 0.0 if row is None else float(row[0])
 
     def _add(self, connection: sqlite3.Connection, period: str, amount: float) -> None:
         connection.execute(

@@ -141,10 +141,10 @@ class Link:
 
     def ask(self, question: str, *given: Any) -> Any:
         closed = object()
-        found = self._asked(closed, question, *given)
-        if found is closed:
+        reply = self._asked(closed, question, *given)
+        if reply is closed:
             raise ConfigError(CLOSED)
-        return found
+        return reply
 
     def hear(self, bell: SimpleQueue[T], until: float | None) -> T:
         return heard(bell, until, self.clock, self._reader.is_alive)
@@ -164,10 +164,10 @@ class Link:
     def forget(self, number: int) -> Any:
         """Nothing more comes under a number; gives who waited, or None if that is known."""
         with self._lock:
-            found = self._waiting.pop(number, None)
-            if found is not None:
-                self._jobs.pop(found, None)
-        return found
+            waiter = self._waiting.pop(number, None)
+            if waiter is not None:
+                self._jobs.pop(waiter, None)
+        return waiter
 
     def abandon(self, error: BaseException) -> None:
         """End all jobs with an error; those that come later are served."""

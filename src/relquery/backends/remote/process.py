@@ -89,8 +89,8 @@ def send_events(pipe: Connection, events: Sequence[Event]) -> None:
 
 def receive(pipe: Connection) -> list[Any]:
     """The next messages. Raises EOFError or OSError where the other end is gone."""
-    found: list[Any] = pickle.loads(pipe.recv_bytes())
-    return found
+    commands: list[Any] = pickle.loads(pipe.recv_bytes())
+    return commands
 
 
 def _plain(event: Event) -> Event:
@@ -326,11 +326,11 @@ class Desk:
 
     def _reply(self, asked: Ask) -> None:
         try:
-            found = Replied(asked.reply, self._told(asked.question, asked.given))
+            reply = Replied(asked.reply, self._told(asked.question, asked.given))
         except Exception as error:
-            found = Replied(asked.reply, None, error)
+            reply = Replied(asked.reply, None, error)
         if asked.reply:
-            self.put(found)
+            self.put(reply)
 
     def _told(self, question: str, given: tuple[Any, ...]) -> Any:
         engine = self._hosting.engine

@@ -58,8 +58,8 @@ def unicode_problem(text: str | None) -> str | None:
 
 def unfenced(text: str) -> str:
     """An answer that is one block of code, without the fence; any other as it is."""
-    found = _FENCED.fullmatch(text)
-    return text if found is None or found["fence"] in found["text"] else found["text"].strip()
+    match = _FENCED.fullmatch(text)
+    return text if match is None or match["fence"] in match["text"] else match["text"].strip()
 
 
 def json_in(text: str, *, held: bool = False) -> str | None:
@@ -138,7 +138,7 @@ def label_scores(logprobs: Any, labels: Sequence[str]) -> dict[str, float] | str
 def _likeliest(logprobs: Any) -> list[tuple[str, float]] | None:
     """The first token's alternatives without white space, and their probabilities."""
     try:
-        found = logprobs[0]["top_logprobs"]
-        return [(str(each["token"]).strip(), exp(min(0.0, each["logprob"]))) for each in found]
+        tops = logprobs[0]["top_logprobs"]
+        return [(str(each["token"]).strip(), exp(min(0.0, each["logprob"]))) for each in tops]
     except (LookupError, TypeError):
         return None

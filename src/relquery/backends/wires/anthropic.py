@@ -114,7 +114,7 @@ def _usage(said: object) -> Usage:
     cached = usage.get("cache_read_input_tokens")
     written = usage.get("cache_creation_input_tokens")
     prompt = count(usage.get("input_tokens")) + count(cached) + count(written)
-    found = Usage.counting(prompt, cached, usage.get("output_tokens"), written)
+    counted = Usage.counting(prompt, cached, usage.get("output_tokens"), written)
     by_age = usage.get("cache_creation")
     hour = by_age.get("ephemeral_1h_input_tokens") if isinstance(by_age, dict) else None
-    return replace(found, written_1h=min(count(hour), found.written))
+    return replace(counted, written_1h=min(count(hour), counted.written))

@@ -35,7 +35,7 @@ Messages = list[WireMessage]
 
 def to_messages(prompt: Prompt) -> Messages:
     """The messages of a prompt, neighbours of one role apart. Raises RequestError."""
-    found: Messages = []
+    written: Messages = []
     for role, spans in messages(prompt):
         message: WireMessage = {"role": role.value, "content": "".join(map(_text, spans))}
         end, marks = 0, list[Mark]()
@@ -44,11 +44,11 @@ def to_messages(prompt: Prompt) -> Messages:
             if span.keep and isfinite(span.keep_for):
                 marks.append((end, span.keep_for))
             if span.shares:
-                message["key"] = _key([*found, {**message, "content": message["content"][:end]}])
+                message["key"] = _key([*written, {**message, "content": message["content"][:end]}])
         if marks:
             message["marks"] = marks
-        found.append(message)
-    return found
+        written.append(message)
+    return written
 
 
 def in_form(
@@ -65,20 +65,20 @@ def in_form(
 
 def joined(messages: Messages) -> Messages:
     """Neighbours of one role as one message."""
-    found: Messages = []
+    merged: Messages = []
     for message in messages:
-        if not found or found[-1]["role"] != message["role"]:
-            found.append(message.copy())
+        if not merged or merged[-1]["role"] != message["role"]:
+            merged.append(message.copy())
             continue
-        before = found[-1]["content"].removesuffix("\n")
-        found[-1]["content"] = f"{before}\n{message['content']}"
-        marks = [(min(end, len(before) + 1), kept) for end, kept in found[-1].get("marks", ())]
+        before = merged[-1]["content"].removesuffix("\n")
+        merged[-1]["content"] = f"{before}\n{message['content']}"
+        marks = [(min(end, len(before) + 1), kept) for end, kept in merged[-1].get("marks", ())]
         marks += [(end + len(before) + 1, kept) for end, kept in message.get("marks", ())]
         if marks:
-            found[-1]["marks"] = marks
+            merged[-1]["marks"] = marks
         if "key" in message:
-            found[-1]["key"] = message["key"]
-    return found
+            merged[-1]["key"] = message["key"]
+    return merged
 
 
 def key_of(messages: Messages) -> str | None:

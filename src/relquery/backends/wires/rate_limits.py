@@ -62,11 +62,11 @@ def retry_after(headers: Headers, now: datetime) -> float | None:
     if seconds is not None:
         return seconds
     resets = [
-        found.reset
+        wait.reset
         for kind in _NAMES
-        if (found := quota(headers, kind, now)) is not None
-        and found.remaining == 0
-        and found.reset is not None
+        if (wait := quota(headers, kind, now)) is not None
+        and wait.remaining == 0
+        and wait.reset is not None
     ]
     return max(resets, default=None)
 
@@ -90,8 +90,8 @@ def wait_in_body(body: Any) -> float | None:
                     if seconds is not None:
                         return seconds
             parts += part.values()
-    found = (_WAIT.search(text) for text in words)
-    return next((_sum(each[1]) for each in found if each is not None), None)
+    matches = (_WAIT.search(text) for text in words)
+    return next((_sum(each[1]) for each in matches if each is not None), None)
 
 
 def _sum(duration: str) -> float:

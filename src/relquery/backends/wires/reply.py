@@ -56,11 +56,11 @@ def to_answer(
             problem = f"The answer {short(str(text))!r} is not one of the labels."
         text = label
     if sampling.schema is not None and problem is None:
-        found = json_in(str(text), held=held)
-        if found is None:  # the text is kept: it can be shown, and asked about once more
+        inner = json_in(str(text), held=held)
+        if inner is None:  # the text is kept: it can be shown, and asked about once more
             finish, problem = Finish.ERROR, f"The answer {short(str(text))!r} is not JSON."
         else:
-            text = found
+            text = inner
     return reply.usage.counted(Answer(text, finish, problem, attempts=attempts))
 
 
@@ -68,11 +68,11 @@ def _weighed(reply: Reply, labels: tuple[str, ...], attempts: int) -> Answer:
     """The likeliest label, and how likely each is, whatever the answer goes on with."""
     _, finish, problem = reply.ending()
     is_weighed = problem is None or finish is Finish.LENGTH
-    found = label_scores(reply.logprobs, labels) if is_weighed else problem
-    if not isinstance(found, dict):
-        return reply.usage.counted(Answer(None, Finish.ERROR, found, attempts=attempts))
-    likeliest = max(labels, key=lambda label: found[label])
-    answer = Answer(likeliest, Finish.STOP, attempts=attempts, scores=found)
+    scores = label_scores(reply.logprobs, labels) if is_weighed else problem
+    if not isinstance(scores, dict):
+        return reply.usage.counted(Answer(None, Finish.ERROR, scores, attempts=attempts))
+    likeliest = max(labels, key=lambda label: scores[label])
+    answer = Answer(likeliest, Finish.STOP, attempts=attempts, scores=scores)
     return reply.usage.counted(answer)
 
 
@@ -107,7 +107,7 @@ class Usage:
         usage = _object(said)
         of_prompt = _object(usage.get(f"{prompt}_tokens_details"))
         of_output = _object(usage.get(f"{output}_tokens_details"))
-        found = cls.counting(
+        counted = cls.counting(
             usage.get(f"{prompt}_tokens"),
             of_prompt.get("cached_tokens"),
             usage.get(f"{output}_tokens"),
@@ -117,8 +117,8 @@ class Usage:
         )
         cost = usage.get("cost")
         if isinstance(cost, int | float) and not isinstance(cost, bool) and 0 <= cost < inf:
-            return replace(found, usd=float(cost))
-        return found
+            return replace(counted, usd=float(cost))
+        return counted
 
     @classmethod
     def counting(
@@ -265,5 +265,5 @@ def count(said: object) -> int:
 
 def _stopped(text: str, stop: tuple[str, ...]) -> str | None:
     """What stands before the first of some strings; None if none of them is there."""
-    ends = [at for at in map(text.find, stop) if at >= 0]
+    ends = [start for start in map(text.find, stop) if start >= 0]
     return text[: min(ends)] if ends else None

@@ -110,13 +110,13 @@ class Wire(ABC):
 
     def results(self, text: str) -> list[BatchResult]:
         """The results in a file, without lines that cannot be read."""
-        found = list[BatchResult]()
+        read = list[BatchResult]()
         for line in text.split("\n"):  # JSON may have other line ends in its texts
             try:
-                found.append(self.result(json.loads(line)))
+                read.append(self.result(json.loads(line)))
             except GARBLED:
                 continue
-        return found
+        return read
 
     def _replied(self, custom: object, body: Any) -> BatchResult:
         try:

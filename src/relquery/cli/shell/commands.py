@@ -82,8 +82,8 @@ def _help(session: Session, argument: str) -> None:
     view = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     view.add_column(overflow="fold", max_width=24)
     view.add_column(overflow="fold")
-    for one in COMMANDS.values():
-        view.add_row(Text(f"{one.name} {one.usage}".rstrip()), Text(one.help))
+    for command in COMMANDS.values():
+        view.add_row(Text(f"{command.name} {command.usage}".rstrip()), Text(command.help))
     session.screen.draw(view)
     session.screen.say(
         "Statements end with ;. Ctrl-C stops a statement, Ctrl-R searches the history."
@@ -206,11 +206,11 @@ def _read(session: Session, argument: str) -> None:
     if path.resolve() in session.reading:
         raise ConfigError(f"{path} is already being read. A file cannot read itself.")
     try:
-        found = entries(path.read_text(encoding="utf-8-sig"))
+        statements = entries(path.read_text(encoding="utf-8-sig"))
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not UTF-8 text ({error.reason}). Convert it.") from error
     session.reading.append(path.resolve())
-    session.pending[:0] = [*found.whole, *([found.rest] if found.rest else [])]
+    session.pending[:0] = [*statements.whole, *([statements.rest] if statements.rest else [])]
 
 
 @_command("", "Show the values that are missing in the last result.")
@@ -220,11 +220,11 @@ def _errors(session: Session, argument: str) -> None:
         session.screen.say("No values are missing in the last result with calls.")
         return
     columns: dict[str, Sequence[object]] = {
-        "stage": [one.stage for one in errors],
-        "row": [one.row for one in errors],
-        "error": [one.error for one in errors],
-        "answer": [one.text for one in errors],
-        "inputs": [to_json(dict(one.inputs)) for one in errors],
+        "stage": [error.stage for error in errors],
+        "row": [error.row for error in errors],
+        "error": [error.error for error in errors],
+        "answer": [error.text for error in errors],
+        "inputs": [to_json(dict(error.inputs)) for error in errors],
     }
     _show(session, columns)
 

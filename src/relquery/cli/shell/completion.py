@@ -97,7 +97,7 @@ class ShellCompleter(Completer):
 
     def _of_statement(self, before: str, after: str) -> Iterator[Completion]:
         tables, read = self._tables(), pieces(before)
-        end = next((one.start for one in pieces(after) if one.text == ";"), len(after))
+        end = next((token.start for token in pieces(after) if token.text == ";"), len(after))
         words = set(re.findall(r"\w+", (before + after[:end]).lower()))
         named = {
             name: tables[name] for name in tables if {*re.findall(r"\w+", name.lower())} <= words
@@ -110,8 +110,10 @@ class ShellCompleter(Completer):
         assert typed is not None  # it matches nothing, too
         table, word = typed[1], typed[2]
         if table is not None:
-            one = tables.get(table.strip('"'))
-            yield from _columns(word, named or tables if one is None else {table: one})
+            table_name = tables.get(table.strip('"'))
+            yield from _columns(
+                word, named or tables if table_name is None else {table: table_name}
+            )
             return
         last = [piece.text.upper() for piece in (read[:-1] if word else read)][-1:]
         if not last or last[0] not in BEFORE_A_TABLE:
@@ -134,7 +136,7 @@ def _in_text(before: str, named: Tables, tables: Tables) -> Iterator[Completion]
     """Columns in braces; tables and their columns if the text says what a function searches."""
     *read, text = pieces(before)
     inside = _IN_BRACES.search(before, text.start)
-    function = [one.text.lower() for one in read[-2:]]
+    function = [token.text.lower() for token in read[-2:]]
     if inside is not None:
         yield from _columns(inside[2], named)
     elif len(function) == 2 and function[0] in SEARCHING and function[1] == "(":

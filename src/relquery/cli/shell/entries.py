@@ -24,19 +24,19 @@ class ShellToken(NamedTuple):
 def pieces(text: str, at: int = 0) -> list[ShellToken]:
     """The tokens of a text from a place on that is in no quotes and in no comment."""
     read = text[at:].encode(errors="replace").decode()  # as a half of a character has no bytes
-    found, kinds = duckdb.tokenize(read), duckdb.token_type
+    cuts, kinds = duckdb.tokenize(read), duckdb.token_type
     places = [place for place, char in enumerate(read, at) for _ in char.encode()]
-    bounds = pairwise([*(places[start] for start, _ in found), len(text)])
+    bounds = pairwise([*(places[start] for start, _ in cuts), len(text)])
     cut = ((start, text[start:stop].rstrip()) for start, stop in bounds)
     return [
         ShellToken(
-            one,
+            begin,
             start,
-            start + len(one),
+            start + len(begin),
             is_quoted=kind == kinds.string_const,
             is_comment=kind == kinds.comment,
         )
-        for (start, one), (_, kind) in zip(cut, found, strict=True)
+        for (start, begin), (_, kind) in zip(cut, cuts, strict=True)
     ]
 
 

@@ -171,7 +171,7 @@ class Session:
     def register(self, name: str, path: Path) -> None:
         """Make a file readable as a table. Raises TableError."""
         self.connection.register(name, path)
-        table = [one for one in self.setup.table or () if find_table(one)[0] != name]
+        table = [spec for spec in self.setup.table or () if find_table(spec)[0] != name]
         self.setup = replace(self.setup, table=[*table, f"{name}={path}"])
 
     def stop(self, text: str) -> None:

@@ -140,8 +140,8 @@ def open_shell(setup: ConnectionOptions, form: Format, *, keep_history: bool) ->
 def completer(session: Session) -> ShellCompleter:
     """A completer for the tables and commands of a session."""
     words = {
-        name: None if one.words is None else partial(one.words, session)
-        for name, one in COMMANDS.items()
+        name: None if command.words is None else partial(command.words, session)
+        for name, command in COMMANDS.items()
     }
     return ShellCompleter(lambda: session.known, words)
 

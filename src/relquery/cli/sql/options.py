@@ -91,9 +91,9 @@ class ProviderOptions:
                 f"{'it' if len(named) == 1 else 'them'} out, or give another --model, here or in a "
                 "call: model := 'openai:NAME'."
             )
-        found = {_RENAMED.get(name, name): value for name, value in named.items()}
-        found |= self._of_batches(model, ledger)
-        return found | ({"budget_file": ledger} if ledger and is_shared(self.budget) else {})
+        options = {_RENAMED.get(name, name): value for name, value in named.items()}
+        options |= self._of_batches(model, ledger)
+        return options | ({"budget_file": ledger} if ledger and is_shared(self.budget) else {})
 
     def _of_batches(self, model: str, ledger: Path | None) -> dict[str, Any]:
         if self.wait and not self.batch:
@@ -276,21 +276,21 @@ def read_selectivity(given: Sequence[str], *, explains: bool) -> float | dict[st
     if given and not explains:
         raise ConfigError("--selectivity is for --explain. Add --explain, or leave it out.")
     by_stage: dict[str, float] = {}
-    for one in given:
-        name, equals, text = one.rpartition("=")
+    for item in given:
+        name, equals, text = item.rpartition("=")
         name = name.strip()
         try:
             share = float(text)
         except ValueError:
             raise ConfigError(
-                f"--selectivity {one}: expected a number from 0 to 1, or NAME=NUMBER, e.g. "
+                f"--selectivity {item}: expected a number from 0 to 1, or NAME=NUMBER, e.g. "
                 "--selectivity 'filter 1=0.3'."
             ) from None
         if not equals and len(given) == 1:
             return share
         if not name or name in by_stage:
             raise ConfigError(
-                f"--selectivity {one}: give one number for all stages, or one for each by its "
+                f"--selectivity {item}: give one number for all stages, or one for each by its "
                 "name, e.g. --selectivity 'filter 1=0.3'."
             )
         by_stage[name] = share

@@ -69,13 +69,13 @@ def options_of(ctx: typer.Context) -> Options:
     Paths are absolute, so that the command runs in any folder. What compares texts by default is
     named, so that it does so again when another encoder has been installed.
     """
-    found = {
-        name: [noted_text(name, one) for one in _values(value)]
+    options = {
+        name: [noted_text(name, item) for item in _values(value)]
         for name, value in ctx.params.items()
         if is_given(ctx, name) and name not in _NO_OPTIONS and not _SECRET.search(name)
     }
     is_default = ctx.params.get("embedder") == AUTO
-    return found | ({"embedder": [default_embedder()]} if is_default else {})
+    return options | ({"embedder": [default_embedder()]} if is_default else {})
 
 
 def is_given(ctx: typer.Context, name: str) -> bool:
@@ -86,15 +86,15 @@ def is_given(ctx: typer.Context, name: str) -> bool:
 
 def arguments(command: Any, options: Mapping[str, Sequence[str]]) -> list[str]:
     """Options as they are typed. command: whose they are; others are left out."""
-    found = []
+    words = []
     for parameter in command.params:
         for value in options.get(parameter.name, ()):
             if not parameter.is_flag:
-                found += [parameter.opts[0], value]
+                words += [parameter.opts[0], value]
             else:
                 names = parameter.opts if value == str(True) else parameter.secondary_opts
-                found += names[:1]
-    return found
+                words += names[:1]
+    return words
 
 
 def _values(value: Any) -> Sequence[Any]:
@@ -121,8 +121,8 @@ def _stamps(ctx: typer.Context, tables: Mapping[str, Path]) -> dict[str, FileSta
     paths = [str(path.absolute()) for path in tables.values()]
     if Path(database := ctx.params["database"]).is_file():
         paths.append(str(Path(database).absolute()))
-    found = {path: FileStamp.of(path) for path in paths}
-    return {path: stamp for path, stamp in found.items() if stamp is not None}
+    stamps = {path: FileStamp.of(path) for path in paths}
+    return {path: stamp for path, stamp in stamps.items() if stamp is not None}
 
 
 _FIXED = (
@@ -181,8 +181,8 @@ def resume(
     say(f"Resuming run {run.number}, which {how}.")
     with command.make_context("sql", given, parent=ctx.parent) as inner:
         if inner.params["budget"] is not None:
-            of_query = {one.number for one in runs if one.query == run.query}
-            _say_spent(inner.params["budget"], [one for one in groups if one.run in of_query])
+            of_query = {earlier.number for earlier in runs if earlier.query == run.query}
+            _say_spent(inner.params["budget"], [group for group in groups if group.run in of_query])
         command.invoke(inner)
 
 
@@ -223,11 +223,11 @@ def _say_spent(budget: str, groups: Sequence[Group]) -> None:
         return
     match amount.unit:
         case "USD":
-            spent = sum(one.usd or 0.0 for one in groups)
+            spent = sum(group.usd or 0.0 for group in groups)
         case "tokens":
-            spent = sum(one.prompt_tokens + one.output_tokens for one in groups)
+            spent = sum(group.prompt_tokens + group.output_tokens for group in groups)
         case "calls":
-            spent = sum(one.attempts or 0 for one in groups)
+            spent = sum(group.attempts or 0 for group in groups)
     if spent:
         used = shown(spent, amount.unit)
         were = "was" if used.startswith("1 ") else "were"

@@ -106,30 +106,30 @@ class LabelTrie:
 
         Of equally likely tokens it takes the one with the smallest id.
         """
-        at = 0
-        while at >= 0:
-            ways = weighed[at][len(self.branches[at].inner) :]
-            at = self._leads[at, max(range(len(ways)), key=ways.__getitem__)]
-        return self.labels[~at]
+        node = 0
+        while node >= 0:
+            ways = weighed[node][len(self.branches[node].inner) :]
+            node = self._leads[node, max(range(len(ways)), key=ways.__getitem__)]
+        return self.labels[~node]
 
     def reached(self, weighed: Mapping[int, Sequence[float]]) -> int | None:
         """The first branch that a greedy decoder reaches and that is not weighed; None if it
         reaches a label. For branches without inner tokens, as without joint normalisation.
         """
-        at = 0
-        while at >= 0:
-            if at not in weighed:
-                return at
-            ways = weighed[at]
-            at = self._leads[at, max(range(len(ways)), key=ways.__getitem__)]
+        node = 0
+        while node >= 0:
+            if node not in weighed:
+                return node
+            ways = weighed[node]
+            node = self._leads[node, max(range(len(ways)), key=ways.__getitem__)]
         return None
 
     def _logs(self, way: Iterable[tuple[int, list[int]]], weighed: Weighed) -> Iterator[float]:
         """The logarithms of the factors along a label's path."""
-        for at, columns in way:
-            inner = len(self.branches[at].inner)
-            yield from weighed[at][:inner]
-            yield _log_sum([weighed[at][inner + column] for column in columns])
+        for node, columns in way:
+            inner = len(self.branches[node].inner)
+            yield from weighed[node][:inner]
+            yield _log_sum([weighed[node][inner + column] for column in columns])
 
     def _walk(self, node: _Node) -> list[_Node]:
         """Process a node; returns the nodes below it."""
@@ -211,12 +211,12 @@ class Drafts:
         self.nodes: list[DraftNode] = []
         self._below: dict[tuple[int | None, int], int] = {}
         for draft in drafts:
-            at = None
+            node = None
             for depth, token in enumerate(draft):
-                if (at, token) not in self._below:
-                    self._below[at, token] = len(self.nodes)
-                    self.nodes.append(DraftNode(at, token, depth))
-                at = self._below[at, token]
+                if (node, token) not in self._below:
+                    self._below[node, token] = len(self.nodes)
+                    self.nodes.append(DraftNode(node, token, depth))
+                node = self._below[node, token]
 
     @property
     def tokens(self) -> int:
@@ -234,8 +234,8 @@ class Drafts:
         drawn: the tokens drawn after the prompt and after each node.
         """
         tokens = [drawn[0]]
-        at = self._below.get((None, drawn[0]))
-        while at is not None:
-            tokens.append(drawn[at + 1])
-            at = self._below.get((at, tokens[-1]))
+        node = self._below.get((None, drawn[0]))
+        while node is not None:
+            tokens.append(drawn[node + 1])
+            node = self._below.get((node, tokens[-1]))
         return tokens

@@ -278,35 +278,35 @@ def lay_out(chain: Chain, placing: Placing = "chain") -> list[ChainPiece]:
     pieces: list[ChainPiece] = []
     path, chains = [_open(chain, 0, 0, 0)], 1
     while True:
-        at = path[-1]
-        if at.todo:
-            match at.todo.pop():
+        last = path[-1]
+        if last.todo:
+            match last.todo.pop():
                 case Chain() as span:
-                    _close(pieces, at, placing)
-                    path.append(_open(span, chains, len(pieces), at.begin + at.end))
+                    _close(pieces, last, placing)
+                    path.append(_open(span, chains, len(pieces), last.begin + last.end))
                     chains += 1
                 case At(position):
-                    _jump(pieces, at, placing, position)
+                    _jump(pieces, last, placing, position)
                 case Placeholder(tokens) if len(tokens):
-                    _close(pieces, at, placing)
-                    at.own.append(tokens)
-                    _close(pieces, at, placing, hidden=True)
+                    _close(pieces, last, placing)
+                    last.own.append(tokens)
+                    _close(pieces, last, placing, hidden=True)
                 case Placeholder():
                     pass
                 case Keep() as keep:
-                    at.keeps.append((sum(map(len, at.own)), keep))
+                    last.keeps.append((sum(map(len, last.own)), keep))
                 case tokens:
-                    at.own += [tokens] if len(tokens) else []
+                    last.own += [tokens] if len(tokens) else []
             continue
         path.pop()
         if not path:
-            _close(pieces, at, placing, ends=True)
+            _close(pieces, last, placing, ends=True)
             pieces[-1].closed = False
             return pieces
-        if at.own or at.spans or at.previous is not None:
-            _close(pieces, at, placing, ends=True)
+        if last.own or last.spans or last.previous is not None:
+            _close(pieces, last, placing, ends=True)
             path[-1].spans.append((len(pieces) - 1, path[-1].end))
-            path[-1].end += at.end
+            path[-1].end += last.end
         else:
             _reopen(pieces, path[-1])
 

@@ -325,18 +325,18 @@ class OpenRequests:
 
     def late(self, now: float) -> list[Request]:
         """The open requests whose deadline has passed; each gets an error that says so."""
-        found = []
+        requests = []
         for relquery in self.dated:
             assert relquery.deadline is not None
             if relquery.deadline <= now:
-                found += [*relquery.waiting, *relquery.running]
+                requests += [*relquery.waiting, *relquery.running]
                 seconds = relquery.deadline - relquery.arrival
                 for request in (*relquery.waiting, *relquery.running):
                     request.error = (
                         f"The deadline of its relQuery, {seconds:g} s after the arrival, passed "
                         "before its answer was whole. Give a later deadline, or send fewer rows."
                     )
-        return found
+        return requests
 
     def forget_changes(self) -> None:
         """Clear the list of changes."""

@@ -279,12 +279,12 @@ class Request:
     @property
     def kept_tokens(self) -> tuple[int, ...]:
         """Tokens of the prompt up to each Keep of its own chain."""
-        found, before = [], 0
+        counts, before = [], 0
         for piece in self.pieces:
             if piece.chain == 0:
-                found += [before + tokens for tokens, _ in piece.keeps]
+                counts += [before + tokens for tokens, _ in piece.keeps]
             before += len(piece.tokens)
-        return tuple(found)
+        return tuple(counts)
 
     def kept_blocks(self, block_size: int) -> Iterator[tuple[list[int], Keep]]:
         """Blocks that it holds and that stay in the cache, whole ones alone, and how long."""

@@ -70,9 +70,9 @@ class PrefixMatcher:
                     del held[number:]
                     break
             hits.counts[index] = len(held)
-            found = {block for block in held if block is not None}
-            hits.found |= found
-            hits.unheld |= self._free_of(found - self._taken)
+            blocks = {block for block in held if block is not None}
+            hits.found |= blocks
+            hits.unheld |= self._free_of(blocks - self._taken)
         return hits
 
     def take(self, hits: Hits) -> None:
@@ -108,12 +108,12 @@ def _first(wanted: object, items: Sequence[object]) -> int:
 def cached_tokens(request: Request, limits: EngineConfig, pool: BlockPool) -> list[int]:
     """Per piece of a waiting request, the leading tokens that the cache would serve now."""
     size = limits.block_size
-    found = []
+    counts = []
     for index in range(len(request.pieces)):
         blocks = servable(request, index, size) if limits.prefix_caching else 0
         hits = _first(None, pool.lookups(request.keys(index, blocks, size)))
-        found.append(min(hits * size, request.size(index)))
-    return found
+        counts.append(min(hits * size, request.size(index)))
+    return counts
 
 
 class Draft:

@@ -55,10 +55,10 @@ class BlockAllocator:
     def admit(self, work: Work, hits: Held) -> None:
         """Give a request the cached blocks of its prompt, and fresh ones for the rest of it."""
         request, size = work.request, self._limits.block_size
-        for index, (piece, found) in enumerate(zip(request.pieces, hits, strict=True)):
-            if found:
-                piece.hold(self._with_filled(request, index, found), size)
-            piece.done = min(len(found) * size, request.size(index))
+        for index, (piece, hit) in enumerate(zip(request.pieces, hits, strict=True)):
+            if hit:
+                piece.hold(self._with_filled(request, index, hit), size)
+            piece.done = min(len(hit) * size, request.size(index))
         for index, piece in enumerate(request.pieces):
             self._hold(request, index, None if work.kept is None else work.kept[index])
             missing = request.size(index) - len(piece.slots)
@@ -276,7 +276,10 @@ class DecodeRun:
         rest = []
         tokens = cast("Sequence[int]", drawn)
         if self._logprobs:
-            tokens = [one.token if isinstance(one, TokenLogprob) else one for one in tokens]
+            tokens = [
+                drawn_one.token if isinstance(drawn_one, TokenLogprob) else drawn_one
+                for drawn_one in tokens
+            ]
         given = zip(tokens, self._outputs, self._ends, self._mosts, self._pieces, strict=True)
         for number, (token, output, end, most, piece) in enumerate(given):
             piece.done += 1

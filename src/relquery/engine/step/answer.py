@@ -106,7 +106,7 @@ def take_prompt(request: Request, drawn: Sequence[Drawn]) -> list[Drawn]:
     for each in drawn:
         told += each.tokens if isinstance(each, DrawnTokens) else [each]
     room = request.prompt_tokens - len(request.prompt_told)
-    request.prompt_told += [one for one in told[:room] if isinstance(one, TokenLogprob)]
+    request.prompt_told += [logprob for logprob in told[:room] if isinstance(logprob, TokenLogprob)]
     return told[room:]
 
 
@@ -133,7 +133,7 @@ def take_in(request: Request, drawn: Sequence[Drawn]) -> Finish | None:
 
 def _take_told(request: Request, kept: list[TokenLogprob], drawn: Sequence[Drawn]) -> Finish | None:
     """Add a drawn token; if it is part of the answer, its log-probabilities are kept."""
-    (told,) = (one for one in drawn if isinstance(one, TokenLogprob))
+    (told,) = (drawn_one for drawn_one in drawn if isinstance(drawn_one, TokenLogprob))
     matcher, before = request.draw.matcher, len(request.output)
     finish = _take(request, told.token) if matcher is None else _match(request, matcher, told.token)
     if len(request.output) > before:
@@ -144,7 +144,7 @@ def _take_told(request: Request, kept: list[TokenLogprob], drawn: Sequence[Drawn
 
 def _weigh(request: Request, labels: LabelTrie, drawn: Sequence[Drawn]) -> Finish:
     """Make the most likely label the answer."""
-    weighed = [one for one in drawn if isinstance(one, tuple)]
+    weighed = [drawn_one for drawn_one in drawn if isinstance(drawn_one, tuple)]
     request.scores = labels.log_probabilities(weighed)
     request.output = list(labels.greedy(weighed))
     return Finish.STOP

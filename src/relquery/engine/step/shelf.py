@@ -70,14 +70,14 @@ class Shelf:
 
     def _bring(self, request: Request, index: int) -> None:
         keys = request.keys(index, servable(request, index, self._size), self._size)
-        found = self._pool.lookups(keys)
-        if None not in found:
+        blocks = self._pool.lookups(keys)
+        if None not in blocks:
             return
         assert self._states is not None
         if not self._states.where(keys[-1]):
             return
-        first = found.index(None)
-        there = [block for block in found[:first] if block is not None]
+        first = blocks.index(None)
+        there = [block for block in blocks[:first] if block is not None]
         self._pool.take_all(there)  # they must not be evicted for the rest
         fresh = self._pool.allocate(len(keys) - first)
         if fresh is not None:

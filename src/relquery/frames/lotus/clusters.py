@@ -47,7 +47,7 @@ def sem_cluster_by(
         for places, vectors in unit_parts(embedder, list(distinct))
         for pair in zip(places, vectors, strict=True)
     )
-    points = np.array([parts[at] for at in range(len(distinct))])
+    points = np.array([parts[index] for index in range(len(distinct))])
     count = min(ncentroids, len(distinct))
     groups = KMeans(count, n_init=10, max_iter=niter, random_state=0).fit_predict(points)
     return table.assign(**{CLUSTER: groups[codes].astype("int64")})

@@ -29,7 +29,7 @@ class LazyFrame:
     def from_fn(cls, fn: Callable[[list[Any]], Any], frames: Sequence[LazyFrame]) -> LazyFrame:
         """What a function makes of the rows of several frames."""
         made = cls()
-        made._compute = lambda inputs: fn([one._rows(inputs) for one in frames])
+        made._compute = lambda inputs: fn([frame._rows(inputs) for frame in frames])
         return made
 
     @classmethod

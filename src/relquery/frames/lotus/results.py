@@ -36,11 +36,11 @@ def free(name: str, *tables: pd.DataFrame) -> str:
 
 def beside(name: str, table: pd.DataFrame) -> str:
     """The name of a new column that replaces none: `name`, else `name_1`, `name_2` and so on."""
-    found, number = name, 0
-    while found in table.columns:
+    free, number = name, 0
+    while free in table.columns:
         number += 1
-        found = f"{name}_{number}"
-    return found
+        free = f"{name}_{number}"
+    return free
 
 
 def in_place(names: Mapping[str, str]) -> Finish:
@@ -117,7 +117,7 @@ class Sides:
     ) -> Sides:
         """Sides of a join. suffixes: of columns that both have. score: the name of the score."""
         rows = free("_left_id", left, right), free("_right_id", left, right)
-        one, other = (
+        near, other = (
             table.assign(**{name: range(len(table))})
             for table, name in zip((left, right), rows, strict=True)
         )
@@ -135,7 +135,7 @@ class Sides:
         )
         numbers = dict(zip(rows, ("_left_id", "_right_id"), strict=True))
         names = {**of_left, **numbers, inner: score, **of_right}
-        return Sides(one, other, (left.index, right.index), names, inner, rows, keeps_index)
+        return Sides(near, other, (left.index, right.index), names, inner, rows, keeps_index)
 
     def finish(self, found: pd.DataFrame) -> pd.DataFrame:
         """The rows with the index of the left, the score before the right, as float32."""
@@ -192,7 +192,7 @@ def with_examples(instruction: str, examples: object, verb: str, *, is_filter: b
             "instruction names and a column 'Answer'."
         )
     rows = _rows(examples[_names(instruction, list(examples.columns), verb)])
-    answers = [f"{_ANSWER}: {one}" for one in _answers(examples[_ANSWER], is_filter, verb)]
+    answers = [f"{_ANSWER}: {answer}" for answer in _answers(examples[_ANSWER], is_filter, verb)]
     why = examples[_WHY] if _WHY in examples.columns else [None] * len(rows)
     shown = [
         doubled("\n".join([row, *([] if reason is None else [f"{_WHY}: {reason}"]), answer]))

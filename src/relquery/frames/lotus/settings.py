@@ -80,7 +80,7 @@ def _checked(given: dict[str, Any]) -> dict[str, Any]:
         if name not in _DEFAULTS:
             known = f" It has: {', '.join(_DEFAULTS)}."
             raise ConfigError(f"Invalid setting: {name}.{known}{did_you_mean(name, _DEFAULTS)}")
-        classes = [one.__name__ for one in type(value).__mro__]
+        classes = [kind.__name__ for kind in type(value).__mro__]
         if value is not None and name in _CLASSES and _CLASSES[name] not in classes:
             raise ConfigError(f"{name} is {value!r}; it must be made by a class of models.")
         if name == "serialization_format" and not isinstance(value, SerializationFormat):

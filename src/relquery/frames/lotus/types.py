@@ -94,7 +94,7 @@ class TotalUsage:
         return TotalUsage(*map(_sum, astuple(self), astuple(other)))
 
     def __sub__(self, other: TotalUsage) -> TotalUsage:
-        return TotalUsage(*map(_sum, astuple(self), (-one for one in astuple(other))))
+        return TotalUsage(*map(_sum, astuple(self), (-count for count in astuple(other))))
 
 
 def _sum(one: Any, other: Any) -> Any:

@@ -296,8 +296,8 @@ def sem_dedup(table: pd.DataFrame, col_name: str, threshold: float, **more: Any)
 
 
 VERBS: dict[str, Callable[..., Verb]] = {
-    one.__name__: one
-    for one in (
+    option.__name__: option
+    for option in (
         sem_filter, sem_map, sem_extract, sem_agg, sem_topk, sem_join, sem_sim_join, sem_search,
         sem_dedup,
     )
@@ -324,7 +324,7 @@ def _options(more: dict[str, Any], verb: str) -> dict[str, Any]:
 def _reasons(strategy: Strategy) -> bool:
     """Whether the model is to reason before it answers. Raises ConfigError."""
     if isinstance(strategy, str):
-        known = {one.name.lower(): one for one in ReasoningStrategy}
+        known = {strategy.name.lower(): strategy for strategy in ReasoningStrategy}
         if strategy.lower() not in known:
             raise ConfigError(f"strategy is {strategy!r}; it must be one of {', '.join(known)}.")
         strategy = known[strategy.lower()]
@@ -437,9 +437,11 @@ def _ready(
     form = SHARED.form
 
     def called() -> str:
-        tables = [one for one in (table, *named.values()) if isinstance(one, pd.DataFrame)]
+        tables = [
+            argument for argument in (table, *named.values()) if isinstance(argument, pd.DataFrame)
+        ]
         rest = {k: v for k, v in named.items() if not isinstance(v, pd.DataFrame)}
-        return f"{verb.__name__} {rest!r} {[one.to_csv() for one in tables]!r}"
+        return f"{verb.__name__} {rest!r} {[frame.to_csv() for frame in tables]!r}"
 
     made = replace(verb(table, **named), called=called)
     return made, {} if form is None else {"form": form}
@@ -479,9 +481,9 @@ def _indexed(table: pd.DataFrame, col_name: str, index_dir: str) -> pd.DataFrame
     """The same frame. relquery computes vectors when they are needed, so nothing is written."""
     if col_name not in table.columns:
         raise ConfigError(f"sem_index: the frame has no column {col_name!r}.")
-    found = table.copy()
-    found.attrs[_INDEXED] = {**table.attrs.get(_INDEXED, {}), col_name: index_dir}
-    return found
+    indexed = table.copy()
+    indexed.attrs[_INDEXED] = {**table.attrs.get(_INDEXED, {}), col_name: index_dir}
+    return indexed
 
 
 def llm_as_judge(
@@ -506,8 +508,8 @@ def llm_as_judge(
             continue
         text = asked(judge_instruction, "llm_as_judge", None, system_prompt)
         options = _options(more, "sem_map") | seed
-        found = pd.Series(_objects(table, text, response_format, options), table.index, object)
-        table = table.assign(**{output: found})
+        judged = pd.Series(_objects(table, text, response_format, options), table.index, object)
+        table = table.assign(**{output: judged})
     return table
 
 
@@ -517,15 +519,15 @@ _KINDS: dict[object, str] = {int: "BIGINT", float: "DOUBLE", bool: "BOOLEAN", st
 def _objects(table: pd.DataFrame, text: str, kind: Any, options: Mapping[str, Any]) -> list[object]:
     """An answer for each row as an object of a class of pydantic. Raises ConfigError."""
     fields = getattr(kind, "model_fields", {})
-    if not fields or any(one.annotation not in _KINDS for one in fields.values()):
+    if not fields or any(field.annotation not in _KINDS for field in fields.values()):
         raise ConfigError(
             f"response_format is {kind!r}; it must be a class of pydantic whose fields are int, "
             "float, bool or str."
         )
     names = {name: free(name, table) for name in fields}
     outputs = ", ".join(f"{quoted(names[k])} {_KINDS[v.annotation]}" for k, v in fields.items())
-    found = _frame(table).sem_map(text, outputs, **options).arrow().to_pylist()
-    return [kind(**{name: row[new] for name, new in names.items()}) for row in found]
+    records = _frame(table).sem_map(text, outputs, **options).arrow().to_pylist()
+    return [kind(**{name: row[new] for name, new in names.items()}) for row in records]
 
 
 def pairwise_judge(
@@ -549,8 +551,8 @@ def pairwise_judge(
     text = asked(judge_instruction, "pairwise_judge", None, system_prompt)
     for trial in range(n_trials):
         turned = permute_cols and trial % 2 == 1
-        one, other = (col2, col1) if turned else (col1, col2)
-        pair = f"{text}\nA: {{{one}}}\nB: {{{other}}}\nWhich is better, A or B?"
+        first, other = (col2, col1) if turned else (col1, col2)
+        pair = f"{text}\nA: {{{first}}}\nB: {{{other}}}\nWhich is better, A or B?"
         output, labels = free(f"{suffix}_{trial}", table), ["A", "B"]
         seed = {"seed": trial} if trial else {}
         lazy = _frame(table).sem_classify(pair, labels, output, **(drawing | seed))

@@ -67,14 +67,14 @@ def read_lora(folder: Path, name: str) -> Lora:
     weights = read_weights(folder, [WEIGHTS])
     sides: dict[str, dict[str, Floats]] = {}
     for each in weights:
-        found = _NAME.fullmatch(each)
-        if found is None:
+        match = _NAME.fullmatch(each)
+        if match is None:
             raise _refused(name, f"it has weights that no adapter of low rank has, such as {each}")
-        sides.setdefault(found["path"], {})[found["side"]] = weights[each].floats()
+        sides.setdefault(match["path"], {})[match["side"]] = weights[each].floats()
     if not sides:
         raise ModelError(f"Adapter '{name}' has no weights. Download it again.")
     try:
-        changes = {path: _low_rank(path, found, told) for path, found in sides.items()}
+        changes = {path: _low_rank(path, pair, told) for path, pair in sides.items()}
     except (KeyError, ValueError, TypeError, AttributeError, OverflowError, re.error) as error:
         raise ModelError(
             f"Adapter '{name}' cannot be read: its {CONFIG} and its weights do not fit ({error}). "

@@ -64,21 +64,21 @@ class Matrix:
         has_offsets = self.bits == 4 or bool(self.zeros.any())
         fields = [("factor", "<f4"), *([("offset", "<f4")] if has_offsets else [])]
         size = BLOCK * self.bits // 8
-        found = np.empty((outputs, len(blocks)), dtype=[*fields, ("codes", f"V{size}")])
-        found["factor"] = self.scales[:, blocks[:, 0]]
+        packed = np.empty((outputs, len(blocks)), dtype=[*fields, ("codes", f"V{size}")])
+        packed["factor"] = self.scales[:, blocks[:, 0]]
         if has_offsets:
-            found["offset"] = (self.scales * self.zeros)[:, blocks[:, 0]]
-        found["codes"] = np.ascontiguousarray(self.codes).view(f"V{size}")
+            packed["offset"] = (self.scales * self.zeros)[:, blocks[:, 0]]
+        packed["codes"] = np.ascontiguousarray(self.codes).view(f"V{size}")
         kind = _FORMATS[f"{'AFFINE' if has_offsets else 'SCALED'}_{self.bits}"]
-        return Weight(kind, (outputs, inputs), found.view(np.uint8).reshape(-1))
+        return Weight(kind, (outputs, inputs), packed.view(np.uint8).reshape(-1))
 
     def floats(self) -> npt.NDArray[np.float32]:
         """Its numbers (outputs, inputs)."""
         codes = _halves(self.codes) if self.bits == 4 else self.codes.view(np.int8)
-        found = codes.astype(np.float32)
-        found -= self.zeros[:, self.groups]
-        found *= self.scales[:, self.groups]
-        return found
+        values = codes.astype(np.float32)
+        values -= self.zeros[:, self.groups]
+        values *= self.scales[:, self.groups]
+        return values
 
 
 class CodedWeights(Weights):
@@ -138,14 +138,14 @@ class CodedWeights(Weights):
         held = self[name]
         if held.kind < 0:
             raise ValueError(f"{name} has whole numbers")
-        found = widen(held.bytes, held.kind).reshape(held.shape)
+        scales = widen(held.bytes, held.kind).reshape(held.shape)
         if self._coding.layout in (CodeLayout.GPTQ, CodeLayout.AWQ):
-            found = found.T
-        elif found.size == 1:
-            found = np.broadcast_to(found.reshape(1, 1), shape)  # of all numbers
-        if found.shape != shape:
-            raise ValueError(f"{name} is of {found.shape} and not of {shape}")
-        return found
+            scales = scales.T
+        elif scales.size == 1:
+            scales = np.broadcast_to(scales.reshape(1, 1), shape)  # of all numbers
+        if scales.shape != shape:
+            raise ValueError(f"{name} is of {scales.shape} and not of {shape}")
+        return scales
 
 
 def _whole(held: Weight, name: str) -> npt.NDArray[Any]:
@@ -168,32 +168,32 @@ def _codes(coding: Coding, held: npt.NDArray[Any]) -> Bytes:
         return _turned(words)
     if coding.layout is CodeLayout.GPTQ:
         words = _transposed(words)
-    found = words.view(np.uint8)
-    return found if coding.bits == 4 else found ^ np.uint8(128)
+    codes = words.view(np.uint8)
+    return codes if coding.bits == 4 else codes ^ np.uint8(128)
 
 
 def _turned(words: Words) -> Bytes:
     """Codes of AWQ (inputs, outputs / 8), row by row: (outputs, inputs / 2)."""
-    one, other = words[::2], words[1::2]
+    low, other = words[::2], words[1::2]
     lower, upper = np.uint32(0x0F0F0F0F), np.uint32(0xF0F0F0F0)
-    both = np.empty((*one.shape, 2), dtype=np.uint32)
-    both[..., 0] = one & lower | (other & lower) << 4
-    both[..., 1] = (one & upper) >> 4 | other & upper
+    both = np.empty((*low.shape, 2), dtype=np.uint32)
+    both[..., 0] = low & lower | (other & lower) << 4
+    both[..., 1] = (low & upper) >> 4 | other & upper
     # Eight bytes are of the outputs of a word: of every second four bits, then of those between.
-    eights = _transposed(both.view(np.uint64)[..., 0]).view(np.uint8).reshape(-1, len(one), 8)
-    found = np.empty((len(eights), 8, len(one)), dtype=np.uint8)
-    for at, turn in enumerate(_TURNS):
-        found[:, _TURNS[turn]] = eights[..., at]
-    return found.reshape(-1, len(one))
+    eights = _transposed(both.view(np.uint64)[..., 0]).view(np.uint8).reshape(-1, len(low), 8)
+    codes = np.empty((len(eights), 8, len(low)), dtype=np.uint8)
+    for index, turn in enumerate(_TURNS):
+        codes[:, _TURNS[turn]] = eights[..., index]
+    return codes.reshape(-1, len(low))
 
 
 def _transposed(words: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """A matrix whose rows are the columns of another, some at a time: what lies a power of two
     apart shares few places in a processor's cache."""
-    found = np.empty(words.shape[::-1], words.dtype)
-    for at in range(0, len(found), _STRIP):
-        found[at : at + _STRIP] = words[:, at : at + _STRIP].copy().T
-    return found
+    result = np.empty(words.shape[::-1], words.dtype)
+    for index in range(0, len(result), _STRIP):
+        result[index : index + _STRIP] = words[:, index : index + _STRIP].copy().T
+    return result
 
 
 def _zeros(coding: Coding, held: npt.NDArray[Any], shape: tuple[int, int]) -> npt.NDArray[np.int16]:
@@ -206,13 +206,13 @@ def _zeros(coding: Coding, held: npt.NDArray[Any], shape: tuple[int, int]) -> np
         words = words.T
     if coding.is_less:  # whole words, as the library that wrote them took 1 from those
         words = words + np.uint32(0x11111111 if coding.bits == 4 else 0x01010101)
-    found = np.ascontiguousarray(words).view(np.uint8)
+    numbers = np.ascontiguousarray(words).view(np.uint8)
     if coding.bits == 4:
-        found = _halves(found)
+        numbers = _halves(numbers)
     if coding.layout is CodeLayout.AWQ:
-        eights = found.reshape(len(found), found.shape[1] // 8, 8)
-        found = eights[..., np.argsort(_TURNS)].reshape(found.shape)
-    return found.T[: shape[0]].astype(np.int16) - np.int16(0 if coding.bits == 4 else 128)
+        eights = numbers.reshape(len(numbers), numbers.shape[1] // 8, 8)
+        numbers = eights[..., np.argsort(_TURNS)].reshape(numbers.shape)
+    return numbers.T[: shape[0]].astype(np.int16) - np.int16(0 if coding.bits == 4 else 128)
 
 
 def _halves(found: Bytes) -> Bytes:

@@ -86,10 +86,10 @@ class ConfigReader(Mapping[str, object]):
 
     def integer(self, key: str, default: int | None = None, *, least: int = 1) -> int:
         """A whole number. Raises ModelError, as do the others."""
-        found = self._of(key, default, lambda each: type(each) is int, "a whole number")
-        if not least <= found < _MOST:
-            raise self.refused(f"{key} is {found}; it must be at least {least}, and below {_MOST}")
-        return found
+        value = self._of(key, default, lambda each: type(each) is int, "a whole number")
+        if not least <= value < _MOST:
+            raise self.refused(f"{key} is {value}; it must be at least {least}, and below {_MOST}")
+        return value
 
     def number(self, key: str, default: float | None = None) -> float:
         """A number."""
@@ -105,18 +105,18 @@ class ConfigReader(Mapping[str, object]):
 
     def within(self, key: str) -> ConfigReader | None:
         """Settings inside of these; None if there are none."""
-        found = self.get(key)
-        if found is None:
+        section = self.get(key)
+        if section is None:
             return None
-        if not isinstance(found, Mapping):
-            raise self.refused(f"{key} is {found!r}; it must be an object")
-        return ConfigReader(self.name, found, self.file)
+        if not isinstance(section, Mapping):
+            raise self.refused(f"{key} is {section!r}; it must be an object")
+        return ConfigReader(self.name, section, self.file)
 
     def expect(self, key: str, *usual: object) -> None:
         """Refuse a key that is there with another value than those that are computed."""
-        found = self.get(key, usual[0])
-        if found not in usual:
-            raise self.refused(f"{key} is {found!r}, and this engine computes {usual[0]!r}")
+        value = self.get(key, usual[0])
+        if value not in usual:
+            raise self.refused(f"{key} is {value!r}, and this engine computes {usual[0]!r}")
 
     def end(self, ignored: Collection[str] = ()) -> None:
         """Refuse keys that have not been read. ignored: those that do not matter here."""
@@ -137,14 +137,14 @@ class ConfigReader(Mapping[str, object]):
         )
 
     def _of(self, key: str, default: T | None, fits: Callable[[object], bool], what: str) -> T:
-        found = self.get(key)
-        if found is None:
+        value = self.get(key)
+        if value is None:
             if default is None:
                 raise self.refused(f"its {self.file} has no {key}")
             return default
-        if not fits(found):
-            raise self.refused(f"{key} is {found!r}; it must be {what}")
-        return found  # type: ignore[return-value]
+        if not fits(value):
+            raise self.refused(f"{key} is {value!r}; it must be {what}")
+        return value  # type: ignore[return-value]
 
 
 def read_settings(folder: Path, name: str) -> ConfigReader:

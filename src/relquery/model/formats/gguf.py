@@ -99,10 +99,10 @@ def is_gguf(path: Path) -> bool:
 
 def parts_of(name: str) -> list[str]:
     """The names of all files that a model is split into, by that of one; else this alone."""
-    found = _SPLIT.search(name)
-    if found is None or not 1 <= int(found[1]) <= int(found[2]):
+    match = _SPLIT.search(name)
+    if match is None or not 1 <= int(match[1]) <= int(match[2]):
         return [name]
-    stem, count = name[: found.start()], int(found[2])
+    stem, count = name[: match.start()], int(match[2])
     return [f"{stem}-{number:05}-of-{count:05}.gguf" for number in range(1, count + 1)]
 
 
@@ -116,13 +116,13 @@ def read_gguf(path: Path) -> GgufFile:
         file = path.with_name(name)
         try:
             mapped.append(MappedFile(file))
-            said, found = _Reader(mapped[-1].map).read()
+            said, tensors = _Reader(mapped[-1].map).read()
             if len(parts) > 1 and (said.get("split.no"), said.get("split.count")) != (
                 number,
                 len(parts),
             ):
                 raise ValueError(f"it is not part {number + 1} of {len(parts)} by what it says")
-            if twice := weights.keys() & found.keys():
+            if twice := weights.keys() & tensors.keys():
                 raise ValueError(f"{min(twice)} is in an earlier part, too")
         except FileNotFoundError:
             raise ModelError(
@@ -135,7 +135,7 @@ def read_gguf(path: Path) -> GgufFile:
                 "again."
             ) from error
         metadata = said | metadata
-        weights |= found
+        weights |= tensors
     if metadata.get("split.tensors.count", len(weights)) != len(weights):
         raise ModelError(f"The parts of {path.name} lack weights. Download all parts again.")
     return GgufFile(path, metadata, weights, mapped)

@@ -76,10 +76,10 @@ def read_network(file: GgufFile, name: str) -> tuple[ConfigReader, Weights]:
         for each, said in _OF_ROTATION.items()
         if each in weights
     }
-    found = _common(settings, weights, factors) | _KINDS[kind](settings)
+    settings_of_model = _common(settings, weights, factors) | _KINDS[kind](settings)
     settings.end(_INCIDENTAL)
-    heads = found["num_attention_heads"], found["num_key_value_heads"]
-    return ConfigReader(name, found, "GGUF file"), Weights(
+    heads = settings_of_model["num_attention_heads"], settings_of_model["num_key_value_heads"]
+    return ConfigReader(name, settings_of_model, "GGUF file"), Weights(
         _renamed(weights, kind, heads), file.mapped
     )
 
@@ -100,7 +100,7 @@ def _common(
     told.expect("attention.causal", True)
     context = told.integer("context_length")
     rotated = told.integer("rope.dimension_count", width)
-    found = {
+    config = {
         "hidden_size": hidden,
         "num_hidden_layers": told.integer("block_count"),
         "intermediate_size": told.integer("feed_forward_length", 1),
@@ -116,7 +116,7 @@ def _common(
     rope = _rope(told, factors, context)
     if rotated != width:
         rope = {"rope_type": "default"} | rope | {"partial_rotary_factor": rotated / width}
-    return found | ({"rope_scaling": rope} if rope else {})
+    return config | ({"rope_scaling": rope} if rope else {})
 
 
 def _rope(told: ConfigReader, factors: Mapping[str, list[float]], context: int) -> dict[str, Any]:
@@ -237,20 +237,20 @@ _INCIDENTAL = frozenset({"vocab_size", "rope.scaling.finetuned", "tensor_data_la
 
 def _renamed(weights: Mapping[str, Weight], kind: str, heads: tuple[int, int]) -> dict[str, Weight]:
     """Weights by the names that safetensors have for them."""
-    names, found = _NAMES | _OF_KINDS.get(kind, {}), dict[str, Weight]()
+    names, renamed = _NAMES | _OF_KINDS.get(kind, {}), dict[str, Weight]()
     for said, weight in weights.items():
         layer, _, rest = said.removeprefix("blk.").partition(".")
-        at = f"model.layers.{layer}." if said.startswith("blk.") else ""
-        what, _, ending = (rest if at else said).rpartition(".")
+        prefix = f"model.layers.{layer}." if said.startswith("blk.") else ""
+        what, _, ending = (rest if prefix else said).rpartition(".")
         if what in _EXPERTS and len(weight.shape) == 3:
-            found |= {
-                f"{at}mlp.experts.{number}.{_EXPERTS[what]}.weight": each
+            renamed |= {
+                f"{prefix}mlp.experts.{number}.{_EXPERTS[what]}.weight": each
                 for number, each in enumerate(_each_of(weight))
             }
             continue
-        name = f"{at}{names[what]}.{ending}" if what in names else said
-        found[name] = _as_safetensors(weight, what, kind, heads)
-    return found
+        name = f"{prefix}{names[what]}.{ending}" if what in names else said
+        renamed[name] = _as_safetensors(weight, what, kind, heads)
+    return renamed
 
 
 def _as_safetensors(weight: Weight, what: str, kind: str, heads: tuple[int, int]) -> Weight:
@@ -268,6 +268,6 @@ def _each_of(weight: Weight) -> list[Weight]:
     count, *shape = weight.shape
     size = len(weight.bytes) // max(count, 1)
     return [
-        Weight(weight.kind, tuple(shape), weight.bytes[at * size : (at + 1) * size])
-        for at in range(count)
+        Weight(weight.kind, tuple(shape), weight.bytes[index * size : (index + 1) * size])
+        for index in range(count)
     ]

@@ -97,10 +97,14 @@ def _compressed_tensors(told: ConfigReader) -> Coding:
     if sparsity := told.within("sparsity_config"):
         sparsity.expect("format", "dense")
     groups = told.within("config_groups")
-    found = {_scheme(told, each, CodeLayout(form)) for each in (groups.values() if groups else ())}
-    if len(found) != 1:
-        raise told.refused(f"its config_groups are of {len(found)} kinds, and the engine reads one")
-    return found.pop()
+    schemes = {
+        _scheme(told, each, CodeLayout(form)) for each in (groups.values() if groups else ())
+    }
+    if len(schemes) != 1:
+        raise told.refused(
+            f"its config_groups are of {len(schemes)} kinds, and the engine reads one"
+        )
+    return schemes.pop()
 
 
 def _scheme(told: ConfigReader, group: object, layout: CodeLayout) -> Coding:

@@ -59,8 +59,8 @@ class Weight:
 
     def floats(self) -> npt.NDArray[np.float32]:
         """Its numbers as float32."""
-        found = Rows(self._ordered(), self.kind, 1, math.prod(self.shape)).floats()
-        return found.reshape(self.shape)
+        numbers = Rows(self._ordered(), self.kind, 1, math.prod(self.shape)).floats()
+        return numbers.reshape(self.shape)
 
     def _ordered(self) -> npt.NDArray[np.uint8]:
         if not self.turned:
@@ -73,8 +73,8 @@ def widen(numbers: npt.NDArray[np.uint8], kind: int) -> npt.NDArray[np.float32]:
     """Bytes of numbers of a kind as float32."""
     if kind == 1:
         return (numbers.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
-    found = numbers.view(np.float32 if kind == 0 else np.float16)
-    return found.astype(np.float32, copy=False)
+    floats = numbers.view(np.float32 if kind == 0 else np.float16)
+    return floats.astype(np.float32, copy=False)
 
 
 def narrow(numbers: npt.NDArray[np.float32], kind: int) -> npt.NDArray[np.uint8]:
@@ -124,14 +124,14 @@ class Weights(Mapping[str, Weight]):
         self._read: set[str] = set()
 
     def __getitem__(self, name: str) -> Weight:
-        found = self.take(name)
-        if found is None:
+        weight = self.take(name)
+        if weight is None:
             has = next((each for each in self._weights if name.endswith(f".{each}")), "")
             remedy = "Download it again."
             if has:
                 remedy = f"It has {has}, so it is a part of a model; save all of it."
             raise ModelError(f"The model lacks {name}, which its network has. {remedy}")
-        return found
+        return weight
 
     def take(self, name: str) -> Weight | None:
         """A weight that need not be there."""
@@ -275,9 +275,9 @@ def _read(mapped: MappedFile, kinds: Mapping[str, int]) -> dict[str, Weight]:
 
 def _pieces(name: str, weight: Weight) -> Iterator[tuple[str, npt.NDArray[np.uint8]]]:
     """(description, bytes), of a large weight in pieces."""
-    for at in range(0, len(weight.bytes), _PIECE_BYTES):
-        what = f"{name} {weight.kind} {weight.shape} {at}"
-        yield what, weight.bytes[at : at + _PIECE_BYTES]
+    for index in range(0, len(weight.bytes), _PIECE_BYTES):
+        what = f"{name} {weight.kind} {weight.shape} {index}"
+        yield what, weight.bytes[index : index + _PIECE_BYTES]
 
 
 def _hash(piece: tuple[str, npt.NDArray[np.uint8]]) -> bytes:
@@ -293,7 +293,7 @@ def _weight(
     kind, (first, last) = kinds[told["dtype"]], told["data_offsets"]
     size = SIZES[kind] if kind >= 0 else -kind
     shape: tuple[int, ...] = tuple(map(operator.index, told["shape"]))
-    found = whole[begin + first : begin + last]
-    if min(shape, default=1) < 0 or len(found) != size * math.prod(shape):
+    part = whole[begin + first : begin + last]
+    if min(shape, default=1) < 0 or len(part) != size * math.prod(shape):
         raise ValueError("a weight is not whole")
-    return Weight(kind, shape, found)
+    return Weight(kind, shape, part)

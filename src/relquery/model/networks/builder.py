@@ -160,8 +160,8 @@ def join_changes(
         for number, lora in enumerate(loras):
             if path in lora.changes:
                 _check_sizes(lora, path, shape)
-                change, at = lora.changes[path], changed.index(path) * deep
-                inner = slice(at, at + len(change.first))
+                change, start = lora.changes[path], changed.index(path) * deep
+                inner = slice(start, start + len(change.first))
                 first[number, inner] = change.first
                 second[number, row : row + shape[0], inner] = change.second
         row += shape[0]
@@ -170,11 +170,11 @@ def join_changes(
 
 def _check_sizes(lora: Lora, path: str, shape: tuple[int, ...]) -> None:
     change = lora.changes[path]
-    found = (change.second.shape[0], change.first.shape[1])
-    if found != shape:
+    sizes = (change.second.shape[0], change.first.shape[1])
+    if sizes != shape:
         trained = f", {lora.base}" if lora.base else ""
         raise ModelError(
-            f"Adapter '{lora.name}' changes a matrix of {found} numbers at {path}, but the model's "
+            f"Adapter '{lora.name}' changes a matrix of {sizes} numbers at {path}, but the model's "
             f"has {shape}. Use it with the model that it was trained for{trained}."
         )
 

@@ -135,10 +135,10 @@ class EncoderBuilder(NetworkBuilder):
         return net
 
     def _table(self, name: str, count: int) -> Rows:
-        found = self._weights[f"{self._within}{name}.weight"]
-        if found.shape != (count, self._shape.hidden):
+        rows = self._weights[f"{self._within}{name}.weight"]
+        if rows.shape != (count, self._shape.hidden):
             raise ValueError("the sizes of an embedding do not fit")
-        return found.rows
+        return rows.rows
 
     def _positions(self) -> Rows:
         """What is added to a token by its position, and to all as the first of two texts."""
@@ -221,7 +221,7 @@ def modernbert(settings: ConfigReader) -> EncoderShape:
         )
     )
     every = settings.integer("global_attn_every_n_layers", 3)
-    usual = [SLIDING if at % every else FULL for at in range(count)]
+    usual = [SLIDING if index % every else FULL for index in range(count)]
     for key in ("attention_bias", "mlp_bias", "norm_bias"):
         settings.flag(key, False)  # which are read where they are
     window = settings.integer("local_attention", 128) // 2 + 1
@@ -248,10 +248,10 @@ def modernbert(settings: ConfigReader) -> EncoderShape:
             down="mlp.Wo",
             norms=tuple(
                 (
-                    f"layers.{at}.mlp_norm",
-                    f"layers.{at + 1}.attn_norm" if at + 1 < count else "final_norm",
+                    f"layers.{index}.mlp_norm",
+                    f"layers.{index + 1}.attn_norm" if index + 1 < count else "final_norm",
                 )
-                for at in range(count)
+                for index in range(count)
             ),
             within="model.",
         ),

@@ -45,10 +45,10 @@ def decoder_of(
 
 def activation_of(settings: ConfigReader, key: str, usual: str) -> int:
     """The activation of perceptrons."""
-    found = settings.text(key, usual)
-    if found not in ACTIVATIONS:
-        raise settings.refused(f"its activation is '{found}'")
-    return ACTIVATIONS[found]
+    name = settings.text(key, usual)
+    if name not in ACTIVATIONS:
+        raise settings.refused(f"its activation is '{name}'")
+    return ACTIVATIONS[name]
 
 
 def head_count(settings: ConfigReader) -> int:
@@ -109,7 +109,7 @@ def smollm3(settings: ConfigReader) -> Decoder:
     if not settings.flag("use_sliding_window", False):
         window = 0
     every = settings.integer("no_rope_layer_interval", 4)
-    turned = settings.get("no_rope_layers") or [(at + 1) % every > 0 for at in range(count)]
+    turned = settings.get("no_rope_layers") or [(index + 1) % every > 0 for index in range(count)]
     if not isinstance(turned, list) or len(turned) != count:
         raise settings.refused("no_rope_layers is not a list of a number for each layer")
     windows = windows_of(settings, window, [SLIDING] * count)
@@ -174,7 +174,7 @@ def qwen(settings: ConfigReader) -> Decoder:
     window = settings.integer("sliding_window", 0, least=0)
     if not settings.flag("use_sliding_window", False):
         window = 0
-    usual = [SLIDING if at >= first else FULL for at in range(count)]
+    usual = [SLIDING if index >= first else FULL for index in range(count)]
     layers = [Attention(rotation, each) for each in windows_of(settings, window, usual)]
     has_norms = settings.text("model_type") == "qwen3"
     return decoder_of(settings, layers, width, has_head_norms=has_norms)
@@ -201,7 +201,7 @@ def _experts(settings: ConfigReader, count: int) -> Experts:
     dense = [] if listed is None else listed
     if not isinstance(dense, list) or not all(type(each) is int for each in dense):
         raise settings.refused("mlp_only_layers is not a list of numbers of layers")
-    layers = frozenset(at for at in range(count) if (at + 1) % every == 0) - {*dense}
+    layers = frozenset(index for index in range(count) if (index + 1) % every == 0) - {*dense}
     experts = settings.integer("num_experts", settings.integer("num_local_experts", 128))
     chosen = settings.integer("num_experts_per_tok", 8)
     if chosen > experts:
@@ -270,7 +270,7 @@ def _gemma(
     settings.flag("attention_bias", False)
     settings.get("hidden_act")  # which it does not read
     settings.expect("use_bidirectional_attention", False, None)
-    usual = [SLIDING if (at + 1) % every else FULL for at in range(layer_count(settings))]
+    usual = [SLIDING if (index + 1) % every else FULL for index in range(layer_count(settings))]
     window = settings.integer("sliding_window", 4096)
     settings.expect("sliding_window_size", window)
     windows = windows_of(settings, window, usual)

@@ -74,9 +74,9 @@ def read_rotation(
         width = int(width * part)
     if kind not in _KINDS:
         raise settings.refused(f"its rotary embedding is of the kind '{kind}'")
-    found = _KINDS[kind](settings, given, _plain(base, width), base)
+    rotation = _KINDS[kind](settings, given, _plain(base, width), base)
     given.end({"rope_theta", "type", "rope_type", "partial_rotary_factor"})
-    return found
+    return rotation
 
 
 def _plain(base: float, width: int) -> tuple[float, ...]:
@@ -112,9 +112,9 @@ def _llama3(
     smooth = (np.float32(before) / lengths - np.float32(low)) / np.float32(high - low)
     divided = frequencies / np.float32(factor)
     mixed = (1 - smooth) * divided + smooth * frequencies
-    found = np.where(lengths > before / low, divided, frequencies)
+    scaled = np.where(lengths > before / low, divided, frequencies)
     between = ~(lengths < before / high) & ~(lengths > before / low)
-    return Rotation(tuple(np.where(between, mixed, found).astype(np.float32).tolist()))
+    return Rotation(tuple(np.where(between, mixed, scaled).astype(np.float32).tolist()))
 
 
 def _divided(
@@ -128,10 +128,10 @@ def _divided(
 
 def _numbers(given: ConfigReader, key: str, count: int) -> Floats:
     """A list of a number for each frequency."""
-    found = given.get(key)
-    if not isinstance(found, list) or len(found) != count:
+    value = given.get(key)
+    if not isinstance(value, list) or len(value) != count:
         raise given.refused(f"{key} is not a list of a number for each frequency")
-    return np.array(found, np.float32)
+    return np.array(value, np.float32)
 
 
 def _yarn(
@@ -156,8 +156,8 @@ def _yarn(
     ramp = (np.arange(width // 2, dtype=np.float32) - np.float32(first)) / np.float32(last - first)
     kept = 1 - np.clip(ramp, 0, 1)
     frequencies = np.array(plain, np.float32)
-    found = frequencies / np.float32(factor) * (1 - kept) + frequencies * kept
-    return Rotation(tuple(found.astype(np.float32).tolist()), _yarn_factor(given, factor))
+    mixed = frequencies / np.float32(factor) * (1 - kept) + frequencies * kept
+    return Rotation(tuple(mixed.astype(np.float32).tolist()), _yarn_factor(given, factor))
 
 
 def _yarn_factor(given: ConfigReader, factor: float) -> float:
@@ -187,8 +187,8 @@ def _longrope(
     short, _ = _numbers(given, "short_factor", len(plain)), given.get("long_factor")
     told = given.number("attention_factor", 0.0)
     usual = math.sqrt(1 + math.log(factor) / math.log(before)) if factor > 1 else 1.0
-    found = np.array(plain, np.float32) / short
-    return Rotation(tuple(found.astype(np.float32).tolist()), told or usual, before)
+    factors = np.array(plain, np.float32) / short
+    return Rotation(tuple(factors.astype(np.float32).tolist()), told or usual, before)
 
 
 _KINDS: dict[str, Callable[[ConfigReader, ConfigReader, tuple[float, ...], float], Rotation]] = {

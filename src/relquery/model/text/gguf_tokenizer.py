@@ -160,11 +160,11 @@ def _sentence_piece(
     scores = told["scores"]
     ids = {token: number for number, token in enumerate(tokens)}
     merges = [
-        (-scores[number], ids[token[:at]], ids[token[at:]], token[:at], token[at:])
+        (-scores[number], ids[token[:index]], ids[token[index:]], token[:index], token[index:])
         for number, token in enumerate(tokens)
         if kinds[number] in (_NORMAL, _USER)
-        for at in range(1, len(token))
-        if token[:at] in ids and token[at:] in ids
+        for index in range(1, len(token))
+        if token[:index] in ids and token[index:] in ids
     ]
     merges.sort()
     model = models.BPE(

@@ -295,14 +295,14 @@ class Renderer:
             yield from [self._cut(texts)] if texts else []
             return
         pieces = self._cut(texts or [""])
-        ends, at, marks = list(accumulate(map(len, pieces))), 0, []
+        ends, place, marks = list(accumulate(map(len, pieces))), 0, []
         for part in parts:
             if isinstance(part, str):
-                at += len(part)
+                place += len(part)
                 continue
-            number = bisect_left(ends, at)
+            number = bisect_left(ends, place)
             begin = ends[number] - len(pieces[number])
-            marks.append(_Mark(number, pieces[number][: at - begin], part))
+            marks.append(_Mark(number, pieces[number][: place - begin], part))
         yield _Marked(pieces, marks)
 
     def _cut(self, texts: list[str]) -> list[str]:

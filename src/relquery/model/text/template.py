@@ -194,9 +194,9 @@ class ChatTemplate:
             placed = _Placeholders(most)
             told = self._told(said, functions, shape, guarded, placed)
             pieces = ANY_SLOT.split(told)
-            found = list(map(int, pieces[1::2]))
-            if sorted(found) == list(range(len(placed.spans))):
-                pieces[1::2] = ["" if placed.kinds[slot] else SLOT for slot in found]
+            numbers = list(map(int, pieces[1::2]))
+            if sorted(numbers) == list(range(len(placed.spans))):
+                pieces[1::2] = ["" if placed.kinds[slot] else SLOT for slot in numbers]
                 if _unhidden("".join(pieces)).translate(own) == plain:
                     return _taken_apart(told, placed.spans, own)
         raise RequestError(_CHANGES)

@@ -66,8 +66,8 @@ class Tokenizer:
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of each text, without special tokens."""
-        found = self.backend.encode_batch_fast(texts, add_special_tokens=False)
-        return [each.ids for each in found]
+        encodings = self.backend.encode_batch_fast(texts, add_special_tokens=False)
+        return [each.ids for each in encodings]
 
     def encode_whole(self, text: str) -> list[int]:
         """The ids of a text, with the special tokens that a model is trained to read around it."""
@@ -152,7 +152,7 @@ def as_tokenizer(given: object) -> Tokenizer:
     longest = getattr(told, "model_max_length", None)
     return Tokenizer(
         backend,
-        {name: str(found) for name in _SPECIAL if (found := getattr(told, name, None))},
+        {name: str(token) for name in _SPECIAL if (token := getattr(told, name, None))},
         _default(getattr(told, "chat_template", None)),
         bool(getattr(told, "clean_up_tokenization_spaces", False)),
         longest if isinstance(longest, int) and longest < _NO_LIMIT else None,
@@ -172,9 +172,9 @@ def read_tokenizer(folder: Path) -> Tokenizer:
     told = read_object(folder / "tokenizer_config.json")
     mapped = read_object(folder / "special_tokens_map.json")
     special = {
-        name: str(found.get("content") if isinstance(found, dict) else found)
+        name: str(value.get("content") if isinstance(value, dict) else value)
         for name in _SPECIAL
-        if (found := told.get(name, mapped.get(name))) is not None
+        if (value := told.get(name, mapped.get(name))) is not None
     }
     _complete(backend, told, special)
     longest = told.get("model_max_length")

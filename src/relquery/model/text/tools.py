@@ -80,10 +80,10 @@ def call_form(fill: Fill, special: Iterable[str]) -> CallForm | None:
     """How a template writes calls, read off the text of probes; None for one that knows no tools,
     or that writes calls in another way than names and JSON. special: names of special tokens."""
     with suppress(RequestError):
-        one, many = _probe(fill, 1), None
+        single, many = _probe(fill, 1), None
         with suppress(RequestError):  # where it refuses several, there is one at a time
             many = _probe(fill, 3)
-        return _form_of(one, many, special) if one else None
+        return _form_of(single, many, special) if single else None
     return None
 
 
@@ -120,8 +120,8 @@ def _form_of(one: str, many: str | None, special: Iterable[str]) -> CallForm | N
     lead = opening[: len(opening) - len(opening.lstrip())]
     opening = opening[len(lead) :]
     form = CallForm("", opening, middle, closing, None, "", told is not None)
-    if many is not None and len(found := list(_CALL.finditer(many))) == len(_NAMES):
-        first, second, _ = found
+    if many is not None and len(matches := list(_CALL.finditer(many))) == len(_NAMES):
+        first, second, _ = matches
         joint = many[first.end() : second.start()]
         begin = _shared(opening[::-1], joint[::-1])[::-1]
         between = joint[: len(joint) - len(begin)]
@@ -139,7 +139,7 @@ def _form_of(one: str, many: str | None, special: Iterable[str]) -> CallForm | N
 def _shared(one: str, other: str) -> str:
     """The beginning that two texts have in common."""
     pairs = enumerate(zip(one, other, strict=False))
-    most = next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
+    most = next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))
     return one[:most]
 
 

@@ -101,7 +101,7 @@ class PackedBatch:
     def read(self, layer: int, slots: Slots) -> tuple[Tensor, Tensor]:
         """What is stored at slots (n,): keys and values, each (kv_heads, n, head_dim)."""
         parts = list(self._by_store(slots))
-        read = [store.read(layer, at) for store, _, at in parts]
+        read = [store.read(layer, part) for store, _, part in parts]
         if len(read) == 1:
             return read[0]
         order = torch.cat([rows for _, rows, _ in parts if rows is not None]).argsort()
@@ -146,12 +146,12 @@ def attend_plainly(
     """
     outputs, first = [], 0
     for chunk in batch.chunks:
-        slots, at = _seen_by(chunk)
+        slots, position = _seen_by(chunk)
         keys, values = batch.read(layer, slots)
         keys = _turned(batch, layer, chunk, keys)
         wide = torch.promote_types(queries.dtype, torch.float32)
         keys, values = keys.to(wide), values.to(wide)
-        key_at, before = batch.tensor(at), len(slots) - len(chunk.tokens)
+        key_at, before = batch.tensor(position), len(slots) - len(chunk.tokens)
         block = max(1, SCORES // (queries.shape[1] * len(slots)))
         for begin in range(0, len(chunk.tokens), block):
             end = min(begin + block, len(chunk.tokens))

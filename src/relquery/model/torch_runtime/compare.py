@@ -63,23 +63,23 @@ def _apart(model: NativeModel, stock: Any, ids: Sequence[int]) -> tuple[float, i
     whole = whole[0].tolist()
     read = whole[:-1]
     expected = stock(torch.tensor([read])).logits[0].double().log_softmax(-1)
-    found = torch.tensor(_logs(model, read)).double()
-    own, drawn = found[len(ids) - 1 :].argmax(-1).tolist(), whole[len(ids) :]
-    differs = [one != other for one, other in zip(own, drawn, strict=True)]
+    logs = torch.tensor(_logs(model, read)).double()
+    own, drawn = logs[len(ids) - 1 :].argmax(-1).tolist(), whole[len(ids) :]
+    differs = [token != other for token, other in zip(own, drawn, strict=True)]
     same = differs.index(True) if True in differs else len(differs)
-    return float((found - expected).norm() / expected.norm()), same, len(drawn)
+    return float((logs - expected).norm() / expected.norm()), same, len(drawn)
 
 
 def _logs(model: NativeModel, tokens: Sequence[int]) -> list[tuple[float, ...]]:
     """The log-probabilities of all tokens after each of these."""
     weigh = Draw(allowed=tuple(range(model.vocabulary)), weigh=True)
     executor = model.executor(EngineConfig(), 0, lambda: 0.0)
-    found: list[tuple[float, ...]] = []
+    logs: list[tuple[float, ...]] = []
     for count in range(1, len(tokens) + 1):
         slots = SCRATCH + np.arange(count)
         chunk = Chunk(0, np.array(tokens[:count], dtype=np.int32), 0, (), slots, weigh)
         (drawn,) = executor.execute([chunk])
         if not isinstance(drawn, tuple):
             raise ModelError(f"Model '{model.name}' computes no finite numbers.")
-        found.append(drawn)
-    return found
+        logs.append(drawn)
+    return logs

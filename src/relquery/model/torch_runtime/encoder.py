@@ -54,6 +54,6 @@ class TorchEncoder:
         counts = torch.tensor([len(each) for each in texts])
         mask = (torch.arange(longest) < counts[:, None]).long()
         given = (each.to(self._network.device) for each in (ids, mask))
-        found = self._network(**dict(zip(("input_ids", "attention_mask"), given, strict=True)))
-        states = found.last_hidden_state.float().cpu().numpy()
+        output = self._network(**dict(zip(("input_ids", "attention_mask"), given, strict=True)))
+        states = output.last_hidden_state.float().cpu().numpy()
         return [rows[: len(each)] for rows, each in zip(states, texts, strict=True)]

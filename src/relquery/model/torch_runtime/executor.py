@@ -53,8 +53,8 @@ class Forward:
             logits_to_keep=torch.tensor(wanted, dtype=torch.long, device=device),
             batch=batch,
         )
-        found: Tensor = output.logits[0]
-        return found
+        last: Tensor = output.logits[0]
+        return last
 
 
 class TorchExecutor:
@@ -91,7 +91,7 @@ class TorchExecutor:
         # layer's.
         runs = [partial(self._take_turns, part, scratch) for part in reversed(slices)]
         logits = reversed(take_turns(runs))
-        return _drawn([found for found in logits if found is not None], chunks)
+        return _drawn([row for row in logits if row is not None], chunks)
 
     def follow(self, tokens: Sequence[int], slots: Slots) -> list[Drawn | None] | None:
         """See Executor. It wants chunks."""
@@ -194,10 +194,10 @@ def on_host(logits: Tensor, read: Int64s | None) -> Float32s:
     of 100,000 tokens. The others are zeros, which take neither time nor memory."""
     if read is None:
         return logits.float().cpu().numpy()
-    found = np.zeros(logits.shape, dtype=np.float32)
+    rows = np.zeros(logits.shape, dtype=np.float32)
     places = torch.from_numpy(read).to(logits.device)
-    found[:, read] = logits.index_select(1, places).float().cpu().numpy()
-    return found
+    rows[:, read] = logits.index_select(1, places).float().cpu().numpy()
+    return rows
 
 
 def largest_of(logits: Tensor) -> Int64s:

@@ -129,8 +129,8 @@ class TorchModel:
             written = np.concatenate([each.writes for each in chunks])
             kept = int(written.max()) + 1 if written.max() < SCRATCH else 0
             executor = TorchExecutor(self.forward, kept, slice_tokens=slice_tokens)
-            found = peak_bytes(lambda: executor.execute(chunks), device)
-            return found - kept * alone.slot_bytes
+            bytes_used = peak_bytes(lambda: executor.execute(chunks), device)
+            return bytes_used - kept * alone.slot_bytes
 
         return Footprint(
             weights=sum(storage.nbytes() for storage in storages.values()),
@@ -295,8 +295,8 @@ def _end_tokens(network: PreTrainedModel, tokenizer: Tokenizer) -> frozenset[int
     generation = getattr(network, "generation_config", None)
     end = getattr(generation, "eos_token_id", None)
     listed = end if isinstance(end, list) else [end]
-    found = [*listed, tokenizer.id_of("eos_token")]
-    return frozenset(t for t in found if t is not None and t < known)
+    ids = [*listed, tokenizer.id_of("eos_token")]
+    return frozenset(t for t in ids if t is not None and t < known)
 
 
 def fingerprint(network: PreTrainedModel, tokenizer: Tokenizer, settings: list[Any]) -> str:
@@ -331,9 +331,9 @@ def _pieces(network: PreTrainedModel) -> Iterator[tuple[str, torch.Tensor]]:
             continue
         seen[place] = name
         data = weight.detach().contiguous().flatten().view(torch.uint8)
-        for at in range(0, len(data), _PIECE_BYTES):
-            what = f"{name} {weight.dtype} {tuple(weight.shape)} {at}"
-            yield what, data[at : at + _PIECE_BYTES]
+        for index in range(0, len(data), _PIECE_BYTES):
+            what = f"{name} {weight.dtype} {tuple(weight.shape)} {index}"
+            yield what, data[index : index + _PIECE_BYTES]
 
 
 def _hash(piece: tuple[str, torch.Tensor]) -> bytes:

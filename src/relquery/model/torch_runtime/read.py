@@ -93,7 +93,7 @@ def _whole_network(
     try:
         with _quietly():
             options = {"dtype": dtype, "use_safetensors": True, "output_loading_info": True}
-            network, found = _read(loader, folder, name, kind, **options)
+            network, loading = _read(loader, folder, name, kind, **options)
     except SafetensorError as error:
         raise ModelError(
             f"The weights of model '{name}' cannot be read: {error}. A file may be cut short; "
@@ -104,7 +104,7 @@ def _whole_network(
             f"The weights of model '{name}' do not have the sizes that its config.json says. "
             "Use the config.json that belongs to them."
         ) from error
-    missing = sorted(one for one in found["missing_keys"] if not one.startswith(_UNREAD))
+    missing = sorted(name for name in loading["missing_keys"] if not name.startswith(_UNREAD))
     if missing:  # they would be random numbers
         more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
         raise ModelError(
@@ -114,7 +114,7 @@ def _whole_network(
     left_out = "decoder." if loader is AutoModelForTextEncoding else ()
     unused = sorted(
         each
-        for each in found["unexpected_keys"]
+        for each in loading["unexpected_keys"]
         if _OF_A_LAYER.search(each) and not each.startswith(left_out)
     )
     if unused:
@@ -144,7 +144,7 @@ def _check_json(file: Path) -> None:
     """Raise ModelError if a file is there and is not a JSON object with sensible end tokens."""
     end = read_object(file).get("eos_token_id")
     ids = end if isinstance(end, list) else [end]
-    if not all(one is None or (type(one) is int and one >= 0) for one in ids):
+    if not all(token is None or (type(token) is int and token >= 0) for token in ids):
         raise ModelError(
             f"{file}: eos_token_id is {end!r}; it must be a token id, or a list of them."
         )

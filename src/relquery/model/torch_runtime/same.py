@@ -68,8 +68,8 @@ def own_logits(network: PreTrainedModel, tokenizer: Tokenizer) -> list[Probe]:
     for limit in LIMITS:
         with _narrowed(network, limit) as is_there:
             if is_there:
-                for found, ids in zip(narrow, given, strict=True):
-                    found[limit] = _last(network, ids)
+                for probe, ids in zip(narrow, given, strict=True):
+                    probe[limit] = _last(network, ids)
     return [Probe(*each) for each in zip(given, whole, narrow, strict=True)]
 
 
@@ -135,10 +135,10 @@ def distance(forward: Forward, probes: Sequence[Probe], limit: str | None = None
     limit: of LIMITS, with which the network's own are to be compared.
     """
     own = [probe.whole if limit is None else probe.narrow[limit] for probe in probes]
-    found = [
+    distances = [
         _apart(_stepwise(forward, probe.ids), each) for probe, each in zip(probes, own, strict=True)
     ]
-    return max(found, key=lambda apart: float("inf") if isnan(apart) else apart)
+    return max(distances, key=lambda apart: float("inf") if isnan(apart) else apart)
 
 
 @torch.inference_mode()

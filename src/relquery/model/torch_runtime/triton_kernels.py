@@ -53,13 +53,13 @@ def _lines(
     is_own = is_slot & (slot >= scratch_from)
     line = tl.where(is_own, head * own_store + slot - scratch_from, head * store + slot)
     place = line[:, None] * width + column[None]
-    found = tl.zeros(place.shape, stored.dtype.element_ty)
+    lines = tl.zeros(place.shape, stored.dtype.element_ty)
     if has_store:
         wanted = (is_slot & (slot < scratch_from))[:, None] & is_column[None]
-        found = tl.load(stored + place, mask=wanted, other=0.0)
+        lines = tl.load(stored + place, mask=wanted, other=0.0)
     if has_own:
-        found += tl.load(own + place, mask=is_own[:, None] & is_column[None], other=0.0)
-    return found
+        lines += tl.load(own + place, mask=is_own[:, None] & is_column[None], other=0.0)
+    return lines
 
 
 @triton.jit
@@ -191,10 +191,10 @@ def attend_tasks(  # noqa: PLR0915
         end = tl.load(visits + 5 * visit + 3)
         shift = tl.load(visits + 5 * visit + 4)
         is_seen = (of_task >= low) & (of_task < high)
-        at, used = position, query
+        key_position, used = position, query
         if shift != WITHOUT_SHIFT:
             number = tl.maximum(tl.where(shift == EACH_ITS_OWN, own_shift, shift), 0)
-            at = position - tl.load(shift_values + number)
+            key_position = position - tl.load(shift_values + number)
             if half > 0:
                 angle = number[:, None] * half + pair[None]
                 cosine = tl.load(cosines + angle, mask=rotates[None], other=1.0)
@@ -210,7 +210,7 @@ def attend_tasks(  # noqa: PLR0915
             number_of_key = key + tl.arange(0, block)
             is_key = number_of_key < end
             key_at = tl.load(key_positions + number_of_key, mask=is_key, other=FAR)
-            if _is_reached(key_at, is_key, at, is_seen, window, has_window):
+            if _is_reached(key_at, is_key, key_position, is_seen, window, has_window):
                 slot = tl.load(slots + number_of_key, mask=is_key, other=0)
                 k = _lines(
                     keys,
@@ -244,7 +244,7 @@ def attend_tasks(  # noqa: PLR0915
                 )
                 scores = _finished(
                     tl.dot(used, tl.trans(k), input_precision="ieee") * scale,
-                    at[:, None] - key_at[None],
+                    key_position[:, None] - key_at[None],
                     is_seen[:, None] & is_key[None],
                     cap,
                     window,

@@ -177,17 +177,17 @@ def bill_marked(blocks: Blocks, price: Price, marks: Marks, gap: int = 1) -> Bil
     prefixes = prefixes_of(blocks)
     begun: dict[tuple[int, int], int] = {}  # when the first request with a mark there began
     uncached = written = read = 0
-    for at, own in enumerate(marks):
-        length, found = int(ends[at, -1]) if ends.shape[1] else 0, 0
-        places = np.searchsorted(ends[at], own).tolist() if own else []
-        keys = [(place, int(prefixes[at, place])) for place in places]
+    for index, own in enumerate(marks):
+        length, hit = int(ends[index, -1]) if ends.shape[1] else 0, 0
+        places = np.searchsorted(ends[index], own).tolist() if own else []
+        keys = [(place, int(prefixes[index, place])) for place in places]
         for key, mark in zip(keys, own, strict=True):
-            if begun.get(key, NEVER) <= at - gap:
-                found = mark
+            if begun.get(key, NEVER) <= index - gap:
+                hit = mark
         last = own[-1] if own else 0
         for key in keys:
-            begun.setdefault(key, at)
-        read, written, uncached = read + found, written + last - found, uncached + length - last
+            begun.setdefault(key, index)
+        read, written, uncached = read + hit, written + last - hit, uncached + length - last
     return Bill(price, uncached, written, read, marks)
 
 
@@ -235,8 +235,8 @@ class Blocks(NamedTuple):
     @property
     def lengths(self) -> Int64s:
         """(n,), tokens of each prompt."""
-        found: Int64s = self.sizes[self.ids].sum(axis=1)
-        return found
+        sizes: Int64s = self.sizes[self.ids].sum(axis=1)
+        return sizes
 
     @property
     def total(self) -> int:

@@ -149,8 +149,8 @@ def as_encode(tokenizer: Any) -> Encode:
     if callable(tokenizer):
         return tokenizer  # type: ignore[no-any-return]
     for name in () if isinstance(tokenizer, str) else ("encode_ordinary", "encode"):
-        if callable(one := getattr(tokenizer, name, None)):
-            return partial(_one_by_one, one)
+        if callable(encode := getattr(tokenizer, name, None)):
+            return partial(_one_by_one, encode)
     remedy = f" Use load_tokenizer({tokenizer!r})." if isinstance(tokenizer, str) else ""
     raise ConfigError(
         f"tokenizer is {tokenizer!r}; it must be a function from texts to token ids, or a "

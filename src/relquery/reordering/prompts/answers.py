@@ -92,10 +92,10 @@ class Answers:
         return len(self.values)
 
     def __repr__(self) -> str:
-        found = f"{len(self) - len(self.errors):,} of {len(self):,} rows have an answer"
+        summary = f"{len(self) - len(self.errors):,} of {len(self):,} rows have an answer"
         count = len(self.problems)
         more = f", {count} {'problem' if count == 1 else 'problems'}" if count else ""
-        return f"<Answers: {found}{more}>"
+        return f"<Answers: {summary}{more}>"
 
     def __str__(self) -> str:
         return self.summary("Send these rows again: write_batch(..., rows=answers.failed).")
@@ -124,17 +124,17 @@ class Answers:
 
 def read_answers(source: TableSource, paths: Iterable[Path]) -> Answers:
     """The answers in result files, in any order. See Schedule.read_answers."""
-    found = _Found(source.count, [*source.digests(np.arange(source.count))])
+    lines = _Found(source.count, [*source.digests(np.arange(source.count))])
     for path in paths:
-        found.start()
+        lines.start()
         for number, line in _lines(path):
-            found.add(read_reply(line), f"{path.name}, line {number}")
-        if found.holds_only_requests():
+            lines.add(read_reply(line), f"{path.name}, line {number}")
+        if lines.holds_only_requests():
             raise TableError(
                 f"{path.name} holds requests, not results. Give the file that the provider "
                 "returned."
             )
-    answers = found.answers()
+    answers = lines.answers()
     if answers.errors or answers.problems:
         warn(str(answers), PartialResultWarning)
     return answers
@@ -221,10 +221,10 @@ class _Found:
         return Answers(values, errors, tuple(self._problems()))
 
     def _problems(self) -> Iterator[str]:
-        for kind, (one, several, remedy) in _PROBLEMS.items():
-            if found := self.problems[kind]:
-                what, subject = (one, "It is") if len(found) == 1 else (several, "They are")
-                yield f"{len(found):,} {what}: {_listed(found)}. {remedy.format(subject)}"
+        for kind, (singular, several, remedy) in _PROBLEMS.items():
+            if rows := self.problems[kind]:
+                what, subject = (singular, "It is") if len(rows) == 1 else (several, "They are")
+                yield f"{len(rows):,} {what}: {_listed(rows)}. {remedy.format(subject)}"
 
 
 _COLUMNS = "since the batch was written (cells, or the names, number or order of columns)"

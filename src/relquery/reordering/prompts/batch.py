@@ -35,26 +35,26 @@ def batch_path(path: object, template: object) -> Path:
             f"path is {type_of(path)}; it must be the file to write: "
             "write_batch('batch.jsonl', template, form)."
         )
-    found = Path(path)
-    if isinstance(template, str) and template.endswith(_ENDING) and found.suffix != _ENDING:
+    file = Path(path)
+    if isinstance(template, str) and template.endswith(_ENDING) and file.suffix != _ENDING:
         raise ConfigError(
             f"The template is {template!r}, which is the name of a file. The file comes first: "
             f"write_batch({template!r}, template, form)."
         )
-    return found
+    return file
 
 
 def result_paths(paths: object) -> list[Path]:
     """The files to read: one or several. Raises ConfigError for anything else."""
     given = [paths] if isinstance(paths, str | PathLike) else paths
-    found = list(given) if isinstance(given, Iterable) else [given]
+    files = list(given) if isinstance(given, Iterable) else [given]
     read = []
-    for one in found:
-        if not isinstance(one, str | PathLike):
+    for path in files:
+        if not isinstance(path, str | PathLike):
             raise ConfigError(
-                f"paths has {type_of(one)}; it must be a result file or a list of result files."
+                f"paths has {type_of(path)}; it must be a result file or a list of result files."
             )
-        read.append(Path(one))
+        read.append(Path(path))
     return read
 
 

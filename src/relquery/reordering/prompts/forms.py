@@ -228,7 +228,7 @@ def row_messages(prompt: RowPrompt, seconds: float) -> Messages:
     last = max(breakpoints, default=0)
     ends = [*accumulate(map(len, prompt.parts[:last]))]
     marks: list[Mark] = [
-        (end, seconds if at in breakpoints else None) for at, end in enumerate(ends, start=1)
+        (end, seconds if index in breakpoints else None) for index, end in enumerate(ends, start=1)
     ]
     if last > len(prompt.columns) and not text[ends[-1] :].strip():
         marks[-1] = len(text), seconds  # the rest is what all of them end with

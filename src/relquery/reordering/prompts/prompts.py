@@ -156,9 +156,9 @@ class Prompts(LazySequence[RowPrompt]):
 
     def part(self, some: Int64s | slice) -> Prompts:
         """Some of them, by their place in the order, with their breakpoints and without a bill."""
-        found = super().part(some)
-        found.bill = None
-        return found
+        selected = super().part(some)
+        selected.bill = None
+        return selected
 
     def custom_ids(self) -> Iterator[str]:
         """The id of each request, in this order: its row's number in the table, and a digest of
@@ -197,8 +197,8 @@ _ID = re.compile(r"row-(0|[1-9][0-9]*)-([0-9a-f]{8})")
 
 def read_id(text: object) -> tuple[int, str] | None:
     """(row, digest); None for what is not one of `custom_ids`."""
-    found = _ID.fullmatch(text) if isinstance(text, str) else None
-    return None if found is None else (int(found[1]), found[2])
+    match = _ID.fullmatch(text) if isinstance(text, str) else None
+    return None if match is None else (int(match[1]), match[2])
 
 
 def prompts(
@@ -243,10 +243,10 @@ def price_of(given: str | Price | None, source: TableSource, model: str | None) 
 
 def _in_parts(marks: Marks, blocks: Blocks, shift: int) -> Marks:
     """Breakpoints in parts. marks: in tokens. shift: parts before all others that have no block."""
-    found: Marks = []
+    merged: Marks = []
     for start in range(0, len(marks), AT_ONCE):
         some = slice(start, start + AT_ONCE)
         ends = Blocks(blocks.ids[some], blocks.sizes).ends
         for row, own in zip(ends, marks[some], strict=True):
-            found.append(tuple((np.searchsorted(row, own) + 1 + shift).tolist()) if own else ())
-    return found
+            merged.append(tuple((np.searchsorted(row, own) + 1 + shift).tolist()) if own else ())
+    return merged

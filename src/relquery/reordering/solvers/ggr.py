@@ -34,9 +34,9 @@ def ggr(problem: Problem, limits: GroupLimits, visits: int = NO_LIMIT) -> Order:
 
     visits: cells to count; after that, each remaining segment falls back to its own statistics.
     """
-    found = _native.ggr(problem, limits, visits)
+    order = _native.ggr(problem, limits, visits)
     go_on(problem.stopped)
-    return found
+    return order
 
 
 def as_in_paper(problem: Problem, items: Items, limits: GroupLimits = PAPER_LIMITS) -> Order:

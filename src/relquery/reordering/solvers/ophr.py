@@ -71,13 +71,13 @@ def optimum(
     if rows == 0:
         return np.empty(0, np.int64), np.empty((0, slots), np.int32)
     lattice = build_lattice(items, weights, texts)
-    found = cheapest_tree(lattice, most_arcs)
-    if not found.proved:
+    order = cheapest_tree(lattice, most_arcs)
+    if not order.proved:
         raise ConfigError(
             "This table is too complex for an exact search: its rows share values in too many "
             "ways to prove that an order is the best. Use method 'tree', or fewer rows or columns."
         )
-    return walk(items, lattice, found.tree, texts)
+    return walk(items, lattice, order.tree, texts)
 
 
 def walk(items: Int32s, lattice: Lattice, tree: LatticeTree, texts: Beginnings | None) -> Order:

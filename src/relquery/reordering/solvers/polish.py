@@ -201,10 +201,10 @@ class _Search:
         arcs = self.steps // (2 * STEPS_PER_ARC)
         if len(self.terminal) > MOST_BRANCHED or arcs <= 0 or self.done:
             return
-        found = cheapest_tree(self.lattice, arcs)
-        self.bound = max(self.bound, found.bound)
-        if found.tree.cost < self.best.cost:
-            self.best = found.tree
+        order = cheapest_tree(self.lattice, arcs)
+        self.bound = max(self.bound, order.bound)
+        if order.tree.cost < self.best.cost:
+            self.best = order.tree
         self.steps //= 2
 
     def close_at_random(self) -> None:

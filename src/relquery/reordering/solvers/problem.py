@@ -160,6 +160,6 @@ def original(problem: Problem) -> Order:
 
 def fixed(problem: Problem) -> Order:
     """One column order for all rows, and one sort."""
-    found = _native.fixed(problem)
+    order = _native.fixed(problem)
     go_on(problem.stopped)
-    return found
+    return order

@@ -137,8 +137,10 @@ class _Search:
         if self.is_small:
             return list(started)
         worth = {id(each): each.trie.worth() for each in started}
-        found = sorted(started, key=lambda each: -worth[id(each)])[:IMPROVED]
-        return [each for each in found if worth[id(each)] >= LEAST_WORTH * worth[id(found[0])]]
+        best_first = sorted(started, key=lambda each: -worth[id(each)])[:IMPROVED]
+        return [
+            each for each in best_first if worth[id(each)] >= LEAST_WORTH * worth[id(best_first[0])]
+        ]
 
     def from_lookahead(self) -> Started:
         """Columns and values by lookahead, which gets a quarter of the time."""
@@ -164,13 +166,13 @@ class _Search:
         shuffle = np.random.default_rng(0)
         order = np.arange(self.problem.items.shape[1])
         steps = self._count(STEPS_PER_SECOND)
-        found = [self._inserted(order, steps)]
-        while self.is_small and steps > 0 and len(found) <= MOST_STARTS:
-            self._improve(found[-1])
-            steps -= found[-1].trie.steps + STEPS_PER_START
+        improved = [self._inserted(order, steps)]
+        while self.is_small and steps > 0 and len(improved) <= MOST_STARTS:
+            self._improve(improved[-1])
+            steps -= improved[-1].trie.steps + STEPS_PER_START
             order = shuffle.permutation(order)
-            found.append(self._inserted(order, steps))
-        return max(found, key=lambda each: each.trie.worth())
+            improved.append(self._inserted(order, steps))
+        return max(improved, key=lambda each: each.trie.worth())
 
     def _inserted(self, order: Int64s, steps: int) -> Started:
         trie = self._new()
@@ -231,9 +233,9 @@ def texts_of(items: Items) -> Texts:
 
 def arrange(trie: Trie, texts: Texts, items: Int32s, stopped: Bools) -> Order:
     """The order that a trie of item sets gives. Reorders the labels of the trie. items: (m, n)."""
-    found = trie.arrange(*texts, items)
+    order = trie.arrange(*texts, items)
     go_on(stopped)
-    return found
+    return order
 
 
 class Reach(NamedTuple):
@@ -264,9 +266,9 @@ def look_ahead(
     problem: Problem, objective: Objective, reach: Reach
 ) -> tuple[Int64s, Int32s, Int32s]:
     """(rows, slots by row id, items in the slots then: passages change slots)."""
-    found = _native.look_ahead(problem, objective, reach)
+    result = _native.look_ahead(problem, objective, reach)
     go_on(problem.stopped)
-    return found
+    return result
 
 
 _FEW = 64  # rows
@@ -353,8 +355,8 @@ def _are_twins(one: Int32s, other: Int32s) -> bool:
 
 def _most_alike_first(items: Items, group: list[int]) -> tuple[int, ...]:
     def alike(column: int) -> int:
-        found = items.slots[column]
-        ranks = items.rank[int(found.min()) : int(found.max()) + 1]
+        slots = items.slots[column]
+        ranks = items.rank[int(slots.min()) : int(slots.max()) + 1]
         return int(items.shared[ranks].sum())
 
     if len(group) == 1:

@@ -117,10 +117,10 @@ class _MessageForm(ResponseForm):
                     yield self._delta({"type": "input_json_delta", "partial_json": each.arguments})
 
     def _start(self, block: dict[str, Any]) -> bytes:
-        at = len(self._blocks)
-        stop = _event("content_block_stop", index=at - 1) if at else b""
+        index = len(self._blocks)
+        stop = _event("content_block_stop", index=index - 1) if index else b""
         self._blocks.append(block)
-        return stop + _event("content_block_start", index=at, content_block=block)
+        return stop + _event("content_block_start", index=index, content_block=block)
 
     def _delta(self, delta: dict[str, Any]) -> bytes:
         return _event("content_block_delta", index=len(self._blocks) - 1, delta=delta)

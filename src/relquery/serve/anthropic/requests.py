@@ -126,19 +126,19 @@ def breakpoints_of(
 
     Raises HttpError for more of them than there may be, and for one of an hour after others.
     """
-    found, wrong = [block.cache_control for block in blocks], ""
-    if automatic is not None and found:
-        if found[-1] is not None and found[-1] != automatic:
+    marks, wrong = [block.cache_control for block in blocks], ""
+    if automatic is not None and marks:
+        if marks[-1] is not None and marks[-1] != automatic:
             wrong = "The last block has a cache_control with another ttl than the request."
-        found[-1] = automatic
-    ttls = [each.ttl for each in found if each is not None]
+        marks[-1] = automatic
+    ttls = [each.ttl for each in marks if each is not None]
     if len(ttls) > MOST_BREAKPOINTS:
         wrong = f"{len(ttls)} blocks have cache_control; at most {MOST_BREAKPOINTS} may have it."
     elif ttls != sorted(ttls):  # "1h" is before "5m"
         wrong = "A cache_control with ttl 1h comes after one with ttl 5m; it must be first."
     if wrong:
         raise bad_request(wrong, "cache_control")
-    return found
+    return marks
 
 
 class MessageParam(bodies.Inner):
@@ -328,11 +328,11 @@ def prompt_of(
     A last message of the assistant is open: the answer continues it. Raises HttpError.
     """
     turns = [(Role.SYSTEM, blocks_of(system))] if system else []
-    for at, message in enumerate(messages):
+    for index, message in enumerate(messages):
         blocks = blocks_of(message.content)
-        is_prefill = message.role == "assistant" and at == len(messages) - 1
+        is_prefill = message.role == "assistant" and index == len(messages) - 1
         if not blocks and not is_prefill:
-            raise bad_request(f"messages.{at} has no text.", "messages")
+            raise bad_request(f"messages.{index} has no text.", "messages")
         last = blocks[-1] if blocks else None
         if is_prefill and isinstance(last, TextBlock) and last.text[-1].isspace():
             raise bad_request(

@@ -134,10 +134,10 @@ class ServerBatches:
 
     def find(self, name: str, tenant: str, *, messages: bool = False) -> BatchRecord:
         """A tenant's batch. Raises HttpError if there is none."""
-        found = self._records.known.get(name)
-        if found is None or found.tenant != tenant or found.has_messages is not messages:
+        record = self._records.known.get(name)
+        if record is None or record.tenant != tenant or record.has_messages is not messages:
             raise HttpError(404, f"No batch found with id '{name}'.", "not_found", "batch_id")
-        return found
+        return record
 
     def reads(self, file: StoredFile) -> bool:
         """Whether a batch that has not ended still reads a file."""

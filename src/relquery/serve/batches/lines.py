@@ -53,9 +53,9 @@ def validate(path: Path, endpoint: str, server: Server) -> tuple[int, list[Wrong
     count = 0
     for number, text in _texts(path):
         count += 1
-        found = _check(text, endpoint, server.models, known)
-        if found is not None:
-            wrong.append(found._replace(line=number))
+        problem = _check(text, endpoint, server.models, known)
+        if problem is not None:
+            wrong.append(problem._replace(line=number))
         if len(wrong) >= MOST_ERRORS:
             break
     if not count:
@@ -182,12 +182,12 @@ def _recover(path: Path) -> set[str]:
     """The custom ids of all whole lines; what follows them is cut off."""
     if not path.exists():
         return set()
-    found, size = set(), 0
+    answered, size = set(), 0
     with path.open("r+b") as file:
         for line in file:
             if not line.endswith(b"\n"):
                 break
-            found.add(str(json.loads(line)["custom_id"]))
+            answered.add(str(json.loads(line)["custom_id"]))
             size += len(line)
         file.truncate(size)
-    return found
+    return answered

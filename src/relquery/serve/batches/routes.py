@@ -51,8 +51,8 @@ async def upload_file(
     file, files = form.file, _batches(scope).files
     name = (file.filename or "upload")[:MOST_NAME]
     given = file.content_type or ""
-    found = await files.upload(file.file, name, form.purpose, scope.tenant, given)
-    return Json(_file(found, request))
+    stored = await files.upload(file.file, name, form.purpose, scope.tenant, given)
+    return Json(_file(stored, request))
 
 
 @router.get("/v1/files")
@@ -73,9 +73,9 @@ async def list_files(
     known = {each.id: _file(each, request) for each in shown if purpose in (None, each.purpose)}
     if is_anthropic(request.scope):
         after_id = after_id if page is None else page.removeprefix(_PAGE)
-        found = bodies.page_of(known, limit, after_id, before_id)
-        further = f"{_PAGE}{found['last_id']}" if found["has_more"] else None
-        return Json(found | {"next_page": further})
+        listed = bodies.page_of(known, limit, after_id, before_id)
+        further = f"{_PAGE}{listed['last_id']}" if listed["has_more"] else None
+        return Json(listed | {"next_page": further})
     return Json({"object": "list", **bodies.page_of(known, limit, after)})
 
 
@@ -250,8 +250,8 @@ async def list_message_batches(
     before_id: bodies.Cursor = None,
 ) -> Response:
     """The batches, the latest first."""
-    found = _batches(scope).of(scope.tenant, messages=True)
-    known = {each.id: _message_batch(each, request) for each in found}
+    records = _batches(scope).of(scope.tenant, messages=True)
+    known = {each.id: _message_batch(each, request) for each in records}
     return Json(bodies.page_of(known, limit, after_id, before_id))
 
 

@@ -83,8 +83,8 @@ class RecordStore(Generic[K]):
         path.chmod(0o700)
         for half in path.glob(".*.new"):  # what a killed process has begun to write
             half.unlink()
-        found: list[Any] = sorted(self._read(kind), key=attrgetter("created_at"))
-        self.known: dict[str, K] = {each.id: each for each in found}
+        records: list[Any] = sorted(self._read(kind), key=attrgetter("created_at"))
+        self.known: dict[str, K] = {each.id: each for each in records}
 
     def _read(self, kind: Callable[..., K]) -> Iterator[K]:
         for path in sorted(self.folder.glob("*.json")):
@@ -147,10 +147,10 @@ class Files(RecordStore[StoredFile]):
 
     def find(self, name: str, tenant: str) -> StoredFile:
         """A tenant's file. Raises HttpError if there is none."""
-        found = self.known.get(name)
-        if found is None or found.tenant != tenant:
+        file = self.known.get(name)
+        if file is None or file.tenant != tenant:
             raise HttpError(404, f"No such File object: {name}", "not_found", "id")
-        return found
+        return file
 
     def text(self, name: str, tenant: str) -> str:
         """The content of a tenant's file. Waits for the disk. Raises HttpError for what is none."""
@@ -178,19 +178,19 @@ class Files(RecordStore[StoredFile]):
         name = self.new_id()
         try:
             await to_its_end(_copy, source, self.path(name))
-            found = self._described(name, filename, purpose, tenant, mime_type)
-            await to_its_end(self.save, found)
+            file = self._described(name, filename, purpose, tenant, mime_type)
+            await to_its_end(self.save, file)
         except BaseException:  # the client has left, or the disk is full
             self.remove(name)
             raise
-        self.known[name] = found
-        return found
+        self.known[name] = file
+        return file
 
     async def adopt(self, name: str, filename: str, tenant: str, purpose: str) -> None:
         """Make a file known that a batch has written, once the disk has room for that."""
-        found = self._described(name, filename, purpose, tenant)
-        await once_there_is_room(self.save, found)
-        self.known[name] = found
+        file = self._described(name, filename, purpose, tenant)
+        await once_there_is_room(self.save, file)
+        self.known[name] = file
 
     async def delete(self, name: str) -> None:
         """Remove a file and its content, if there is one."""

@@ -32,7 +32,7 @@ def choices_of(
         every = [each for each in prompts for _ in range(n)]
         return [PromptGroup(every, samplings[0])], [*range(len(every))]
     groups = [PromptGroup(list(prompts), sampling) for sampling in samplings]
-    return groups, [at * n + choice for choice in range(n) for at in range(len(prompts))]
+    return groups, [index * n + choice for choice in range(n) for index in range(len(prompts))]
 
 
 class CompletionForm(ResponseForm):
@@ -73,8 +73,12 @@ class CompletionForm(ResponseForm):
 
     def whole(self, answers: list[Answer]) -> dict[str, Any]:
         choices = [
-            {"index": at, **self.choice(at, answer), "finish_reason": self.finish(at, answer)}
-            for at, answer in enumerate(answers)
+            {
+                "index": index,
+                **self.choice(index, answer),
+                "finish_reason": self.finish(index, answer),
+            }
+            for index, answer in enumerate(answers)
         ]
         told = {"choices": choices, "usage": usage_of(answers, self._sampled.choices)}
         return self._head | {"object": self.name} | told
@@ -106,7 +110,9 @@ class CompletionForm(ResponseForm):
             told += (about and about.prompt_logprobs) or ()
             told += each.logprobs or ()
         if told:
-            tokens = (token for each in told for token in (each.token, *(at for at, _ in each.top)))
+            tokens = (
+                token for each in told for token in (each.token, *(top for top, _ in each.top))
+            )
             self._spell = await self._engine.spell(tokens)
 
 
@@ -115,10 +121,10 @@ def usage_of(answers: Iterable[Answer], choices: int = 1) -> dict[str, Any]:
 
     answers: those of one prompt follow each other.
     """
-    found = list(answers)
-    prompts = sum(each.prompt_tokens for each in found[::choices])
-    outputs = sum(each.output_tokens for each in found)
-    cached = sum(each.cached_tokens for each in found[::choices])
+    every = list(answers)
+    prompts = sum(each.prompt_tokens for each in every[::choices])
+    outputs = sum(each.output_tokens for each in every)
+    cached = sum(each.cached_tokens for each in every[::choices])
     return {
         "prompt_tokens": prompts,
         "prompt_tokens_details": {"cached_tokens": cached},
@@ -144,7 +150,7 @@ def chat_logprobs(told: Told, spell: Spell) -> dict[str, Any]:
         return {"token": shown, "logprob": max(log, LEAST), "bytes": list(spelt)}
 
     content = [
-        entry(each.token, each.logprob) | {"top_logprobs": [entry(*one) for one in each.top]}
+        entry(each.token, each.logprob) | {"top_logprobs": [entry(*top) for top in each.top]}
         for each in told
     ]
     return {"content": content, "refusal": None}
@@ -190,10 +196,10 @@ def prompt_logprobs(told: Told, spell: Spell) -> list[dict[str, Any] | None]:
         shown = spell(token).decode(errors="replace")
         return {"logprob": max(log, LEAST), "rank": rank, "decoded_token": shown}
 
-    found: list[dict[str, Any] | None] = [None]
+    by_token: list[dict[str, Any] | None] = [None]
     for each in told[1:]:
-        at = {str(each.token): entry(each.token, each.logprob, each.rank)}
+        entries = {str(each.token): entry(each.token, each.logprob, each.rank)}
         for rank, (token, log) in enumerate(each.top, 1):
-            at.setdefault(str(token), entry(token, log, rank))
-        found.append(at)
-    return found
+            entries.setdefault(str(token), entry(token, log, rank))
+        by_token.append(entries)
+    return by_token

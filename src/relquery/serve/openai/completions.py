@@ -118,7 +118,7 @@ class _ChatForm(CompletionForm):
 
     def begin(self, begun: object) -> bytes:
         first = {"delta": {"role": "assistant", "content": ""}, "logprobs": None}
-        return b"".join(self.event(at, first) for at in range(len(self._replies)))
+        return b"".join(self.event(index, first) for index in range(len(self._replies)))
 
     def piece(self, at: int, piece: Piece) -> bytes:
         delta = self._delta(at, self._replies[at].take(piece.text))
@@ -144,8 +144,8 @@ class _ChatForm(CompletionForm):
                 continue
             call = calls.setdefault(each.call, {"index": each.call, "function": {"arguments": ""}})
             call["function"]["arguments"] += each.arguments
-        found: dict[str, Any] = {"content": text} if text else {}
-        return found | ({"tool_calls": list(calls.values())} if calls else {})
+        delta: dict[str, Any] = {"content": text} if text else {}
+        return delta | ({"tool_calls": list(calls.values())} if calls else {})
 
     def _told(self, told: Told | None) -> dict[str, Any] | None:
         return None if told is None else chat_logprobs(told, self._spell)
@@ -268,7 +268,7 @@ class _TextForm(CompletionForm):
         if opens:
             told = (*prompt, *(told or ()))
         shown = None if told is None else self._plain[at].shown(told, self._spell, opens=opens)
-        found: dict[str, Any] = {"text": text, "logprobs": shown}
+        choice: dict[str, Any] = {"text": text, "logprobs": shown}
         if begun is not None and body.prompt_logprobs is not None:
-            found["prompt_logprobs"] = prompt_logprobs(prompt, self._spell)
-        return found
+            choice["prompt_logprobs"] = prompt_logprobs(prompt, self._spell)
+        return choice

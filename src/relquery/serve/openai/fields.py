@@ -118,7 +118,7 @@ class SamplingFields(bodies.Body):
         return self.n or 1
 
 
-_ADJUSTED = [one.name for one in fields(Adjustments)]
+_ADJUSTED = [setting.name for setting in fields(Adjustments)]
 
 
 def samplings(
@@ -176,35 +176,35 @@ def _form_of(
     form: AnswerForm | None, structured: StructuredOutputs | None, tools: ToolUse | None
 ) -> AnswerForm:
     """The form that is asked for in one place of a body. Raises HttpError where it is in two."""
-    found = ([] if form is None else [form]) + ([] if structured is None else _forms(structured))
-    if len(found) > 1:
+    forms = ([] if form is None else [form]) + ([] if structured is None else _forms(structured))
+    if len(forms) > 1:
         raise bad_request(
             "The form of the answer is given twice: of response_format and each field of "
             "structured_outputs, one may be given.",
             "structured_outputs",
         )
     if tools is None or tools.choice == "none":
-        return found[0] if found else AnswerForm(tools=tools)
-    if found and tools.choice == "auto":
+        return forms[0] if forms else AnswerForm(tools=tools)
+    if forms and tools.choice == "auto":
         name = "structured_outputs" if form is None else "response_format"
         raise not_supported(name, "Beside tools that the model may call or not, leave it out.")
     return AnswerForm(tools=tools)
 
 
 def _forms(given: StructuredOutputs) -> list[AnswerForm]:
-    found = []
+    forms = []
     if given.json_ is not None:
         text = given.json_ if isinstance(given.json_, str) else json.dumps(given.json_)
-        found.append(AnswerForm(schema=text))
+        forms.append(AnswerForm(schema=text))
     if given.choice is not None:
-        found.append(AnswerForm(labels=tuple(given.choice)))
+        forms.append(AnswerForm(labels=tuple(given.choice)))
     if given.regex is not None:
-        found.append(AnswerForm(grammar=_read("regex", regex_to_lark, given.regex)))
+        forms.append(AnswerForm(grammar=_read("regex", regex_to_lark, given.regex)))
     if given.grammar is not None:
-        found.append(AnswerForm(grammar=_read("grammar", any_to_lark, given.grammar)))
+        forms.append(AnswerForm(grammar=_read("grammar", any_to_lark, given.grammar)))
     if given.json_object:
-        found.append(AnswerForm(grammar=_ANY_OBJECT))
-    return found
+        forms.append(AnswerForm(grammar=_ANY_OBJECT))
+    return forms
 
 
 def _read(name: str, read: Callable[[str], str], text: str) -> str:
@@ -212,11 +212,11 @@ def _read(name: str, read: Callable[[str], str], text: str) -> str:
     if len(text) > MOST_SCHEMA:
         return text  # which is refused
     try:
-        found = read(text)
+        content = read(text)
     except Exception as error:  # the library raises nothing narrower
         message = f"structured_outputs.{name} cannot be read: {error}"
         raise bad_request(message, "structured_outputs") from error
-    return f"start: /{found}/" if name == "regex" else str(found)
+    return f"start: /{content}/" if name == "regex" else str(content)
 
 
 _ANY_OBJECT = (

@@ -81,8 +81,8 @@ class ResultItem(bodies.Inner):
 
 
 def _kind_of(given: Any) -> Any:
-    found = given.get("type", "message") if isinstance(given, dict) else None
-    return found if isinstance(found, str) else None
+    kind = given.get("type", "message") if isinstance(given, dict) else None
+    return kind if isinstance(kind, str) else None
 
 
 InputItem = Annotated[
@@ -144,24 +144,24 @@ class ResponseBody(fields.CallsTools):
 
 def _messages(items: Sequence[InputMessage | CallItem | ResultItem]) -> list[fields.ChatMessage]:
     """Items as a chat. Calls belong to the assistant's message before them."""
-    found: list[fields.ChatMessage] = []
+    chat: list[fields.ChatMessage] = []
     for item in items:
         match item:
             case CallItem(name=name, arguments=arguments):
                 function = fields.CalledFunction(name=name, arguments=arguments)
                 call = fields.MadeCall(id=item.call_id, function=function)
-                if not found or found[-1].role != "assistant":
-                    found.append(fields.ChatMessage(role="assistant", tool_calls=[call]))
+                if not chat or chat[-1].role != "assistant":
+                    chat.append(fields.ChatMessage(role="assistant", tool_calls=[call]))
                 else:
-                    calls = [*(found[-1].tool_calls or ()), call]
-                    found[-1] = found[-1].model_copy(update={"tool_calls": calls})
+                    calls = [*(chat[-1].tool_calls or ()), call]
+                    chat[-1] = chat[-1].model_copy(update={"tool_calls": calls})
             case ResultItem(output=output):
                 text = output if isinstance(output, str) else "".join(p.text for p in output)
                 told: dict[str, Any] = {"content": text, "tool_call_id": item.call_id}
-                found.append(fields.ChatMessage(role="tool", **told))
+                chat.append(fields.ChatMessage(role="tool", **told))
             case _:
-                found.append(item)
-    return found
+                chat.append(item)
+    return chat
 
 
 @router.post("/v1/responses", responses=STREAMED)
@@ -250,11 +250,11 @@ class _ResponseForm(ResponseForm):
     def _open(self, kind: str, prefix: str, **about: Any) -> Iterator[bytes]:
         """Begin an item of the output, which ends the one before."""
         yield from self._close()
-        name, at = f"{prefix}_{secrets.token_hex(24)}", len(self._output)
+        name, index = f"{prefix}_{secrets.token_hex(24)}", len(self._output)
         item = {"type": kind, "id": name, "status": "in_progress", **about}
         self._output.append(item)
-        self._place = {"item_id": name, "output_index": at}
-        yield self._event("output_item.added", item=item, output_index=at)
+        self._place = {"item_id": name, "output_index": index}
+        yield self._event("output_item.added", item=item, output_index=index)
 
     def _close(self, status: str = "completed") -> Iterator[bytes]:
         """End the last item."""

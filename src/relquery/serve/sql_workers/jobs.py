@@ -91,8 +91,8 @@ def run_sql(
 def explain_sql(desk: JobContext, query: str, params: Any, options: Options) -> tuple[str, Any]:
     """The text and the rows of an explanation. options: of Connection.explain."""
     check_reads(query, desk.connection.database, desk.tables.all)
-    found = desk.connection.explain(query, params, **options)
-    return str(found), plain(found.arrow().to_pylist())
+    explanation = desk.connection.explain(query, params, **options)
+    return str(explanation), plain(explanation.arrow().to_pylist())
 
 
 def answer_spans(desk: JobContext, query: WireQuery) -> Any:
@@ -215,7 +215,7 @@ def lines_of(
             {
                 "stage": name,
                 "sent": stage.sent,
-                "prompts": [_prompt(at, one) for at, one in sorted(stage.full.items())],
+                "prompts": [_prompt(index, prompt) for index, prompt in sorted(stage.full.items())],
             }
             for name, stage in recording.stages.items()
         ]
@@ -226,19 +226,19 @@ def lines_of(
 
 def whole(lines: Iterator[dict[str, Any]]) -> dict[str, Any]:
     """The same as one object."""
-    found: dict[str, Any] = {"columns": [], "rows": []}
+    body: dict[str, Any] = {"columns": [], "rows": []}
     for line in lines:
         if line.pop("type") == "rows":
-            found["rows"] += line["rows"]
+            body["rows"] += line["rows"]
         else:
-            found |= line
-    return found
+            body |= line
+    return body
 
 
 def _columns(result: Result, connection: Connection) -> list[dict[str, str]]:
     """Names, and types as DuckDB calls them."""
     empty = result.table.slice(0, 0)
-    numbered = empty.rename_columns([f"c{at}" for at in range(empty.num_columns)])
+    numbered = empty.rename_columns([f"c{index}" for index in range(empty.num_columns)])
     if not numbered.num_columns:
         return []
     types = connection.database.connection.from_arrow(numbered).types
@@ -286,19 +286,19 @@ def plain(value: Any) -> Any:
         return _interval(value)
     if isinstance(value, list | tuple | set | frozenset):
         return [plain(each) for each in value]
-    found: Any = str(value)
+    shown: Any = str(value)
     match value:
         case None | bool() | str():
-            found = value
+            shown = value
         case int():
-            found = value if abs(value) <= _MOST_EXACT else found
+            shown = value if abs(value) <= _MOST_EXACT else shown
         case float():
-            found = value if isfinite(value) else found
+            shown = value if isfinite(value) else shown
         case datetime.date() | datetime.time():  # a datetime is a date
-            found = value.isoformat()
+            shown = value.isoformat()
         case bytes() | bytearray() | memoryview():
-            found = b64encode(bytes(value)).decode()
-    return found
+            shown = b64encode(bytes(value)).decode()
+    return shown
 
 
 def _interval(value: pa.MonthDayNano) -> str:
@@ -306,10 +306,10 @@ def _interval(value: pa.MonthDayNano) -> str:
     years, months = divmod(abs(value.months), 12)
     sign = -1 if value.months < 0 else 1
     counts = {"year": sign * years, "month": sign * months, "day": value.days}
-    found = [f"{n} {name}{'' if abs(n) == 1 else 's'}" for name, n in counts.items() if n]
-    if value.nanoseconds or not found:
-        found.append(_clock(value.nanoseconds))
-    return " ".join(found)
+    parts = [f"{n} {name}{'' if abs(n) == 1 else 's'}" for name, n in counts.items() if n]
+    if value.nanoseconds or not parts:
+        parts.append(_clock(value.nanoseconds))
+    return " ".join(parts)
 
 
 def _clock(nanoseconds: int) -> str:
@@ -322,5 +322,5 @@ def _clock(nanoseconds: int) -> str:
 
 
 def _key(key: Any) -> str:
-    found = plain(key)
-    return found if isinstance(found, str) else json.dumps(found)
+    text = plain(key)
+    return text if isinstance(text, str) else json.dumps(text)

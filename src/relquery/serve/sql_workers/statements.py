@@ -226,13 +226,13 @@ class Statements:
     def _file(self, tenant: str) -> Path:
         """The answers of a tenant, which no other tenant is given. A full file is left to the
         statements that use it."""
-        found = self._files.get(tenant)
-        if found is None or (found.exists() and found.stat().st_size > MOST_ANSWERS):
-            if found is not None:
-                found.unlink()
-            found = Path(self._folder.name) / f"{secrets.token_hex(8)}.db"
-            self._files[tenant] = found
-        return found
+        path = self._files.get(tenant)
+        if path is None or (path.exists() and path.stat().st_size > MOST_ANSWERS):
+            if path is not None:
+                path.unlink()
+            path = Path(self._folder.name) / f"{secrets.token_hex(8)}.db"
+            self._files[tenant] = path
+        return path
 
 
 class _Hosted:

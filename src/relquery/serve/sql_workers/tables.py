@@ -127,7 +127,7 @@ def _tables(connection: Any) -> Iterator[RegisteredTable]:
         place = f"{quoted(schema)}.{quoted(name)}"
         ((rows,),) = connection.execute(f"SELECT count(*) FROM {place}").fetchall()
         yield RegisteredTable(
-            schema, name, tuple((str(one), str(kind)) for one, kind in pairs), rows
+            schema, name, tuple((str(name), str(kind)) for name, kind in pairs), rows
         )
 
 
@@ -163,12 +163,16 @@ def check_reads(sql: str, database: Database, tables: Iterable[RegisteredTable])
     texts = split(sql, database)
     if len(texts) > 1:
         raise _refused(f"These are {len(texts)} statements. Send one at a time")
-    (one,) = texts
-    query = one.given if one.option is None else one.query
+    (statement,) = texts
+    query = statement.given if statement.option is None else statement.query
     execute = database.connection.execute
     written = execute("SELECT json_serialize_sql($query::VARCHAR)", {"query": query}).fetchone()[0]
     if (tree := json.loads(written))["error"]:  # it is not one that can only read
-        kind = one.kind.replace("_", " ") if one.option is None else "what EXPLAIN is given"
+        kind = (
+            statement.kind.replace("_", " ")
+            if statement.option is None
+            else "what EXPLAIN is given"
+        )
         pivot = " A PIVOT must list its values: PIVOT t ON a IN (1, 2)." if kind == "MULTI" else ""
         raise _refused(
             f"The statement is {kind}. Only statements that read can be run: SELECT, WITH, FROM, "
@@ -182,7 +186,7 @@ def check_reads(sql: str, database: Database, tables: Iterable[RegisteredTable])
     known = {(each.schema.lower(), each.name.lower()) for each in tables}
     for part in parts:
         _check_part(part, known, named)
-    return one
+    return statement
 
 
 def _check_part(part: dict[str, Any], tables: set[tuple[str, str]], named: set[str]) -> None:
@@ -227,11 +231,11 @@ def _parts(value: object) -> Iterator[dict[str, Any]]:
     waiting = [value]
     while waiting:
         match waiting.pop():
-            case dict() as found:
-                yield found
-                waiting += found.values()
-            case list() as found:
-                waiting += found
+            case dict() as node:
+                yield node
+                waiting += node.values()
+            case list() as node:
+                waiting += node
 
 
 def _ctes(part: dict[str, Any]) -> list[Any]:

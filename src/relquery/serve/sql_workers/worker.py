@@ -105,11 +105,11 @@ class PortionedEngine:
         if question != "prompt_tokens":
             return self._link.ask(question, *given)
         prompts, sampling = given
-        found: list[int] = []
+        counts: list[int] = []
         for start in range(0, len(prompts), self._size):
             some = Packed(prompts[start : start + self._size])
-            found += self._link.ask(question, some, sampling)
-        return found
+            counts += self._link.ask(question, some, sampling)
+        return counts
 
     def hear(self, bell: SimpleQueue[T], until: float | None) -> T:
         return self._link.hear(bell, until)

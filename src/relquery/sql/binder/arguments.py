@@ -150,9 +150,9 @@ class LlmFunction:
 
     def take(self, kind: type[Any]) -> Any:
         """Take the first argument without a name whose value is of a type; else None."""
-        for at, node in enumerate(self.nodes):
+        for index, node in enumerate(self.nodes):
             if NAMED not in node.meta and isinstance(value := literal_of(node), kind):
-                del self.nodes[at]
+                del self.nodes[index]
                 return value
         return None
 
@@ -181,11 +181,11 @@ class LlmFunction:
 
     def pairs(self, *known: str) -> tuple[str, ...]:
         """Take what is said of the two texts of a pair."""
-        found = self._texts("pairs") if "pairs" in self.options else ()
-        for one in found:
-            if one not in known:
-                raise QueryError(f"{self.written}: " + unknown("pairs", one, known))
-        return found
+        names = self._texts("pairs") if "pairs" in self.options else ()
+        for name in names:
+            if name not in known:
+                raise QueryError(f"{self.written}: " + unknown("pairs", name, known))
+        return names
 
     def labels(self) -> tuple[str, ...] | None:
         """Take the labels; None if none are set. Raises QueryError for an empty list."""
@@ -195,11 +195,13 @@ class LlmFunction:
         if isinstance(value, str):
             raise QueryError(f"labels of {self.written} is {value!r}; it must be a list: {_LABELS}")
         if isinstance(value, tuple | list):
-            self.options["labels"] = [str(one) if type(one) is int else one for one in value]
-        found = self._texts("labels")
-        if not found:
+            self.options["labels"] = [
+                str(label) if type(label) is int else label for label in value
+            ]
+        given = self._texts("labels")
+        if not given:
             raise QueryError(f"{self.written} has no labels. Give at least one text: {_LABELS}")
-        return found
+        return given
 
     def redacted(self) -> tuple[str, ...] | None:
         """Take the kinds of personal data that are not sent; None if the call does not say."""
@@ -221,7 +223,7 @@ class LlmFunction:
     def _texts(self, name: str) -> tuple[str, ...]:
         value = self.options.pop(name)
         texts = (value,) if isinstance(value, str) else value
-        if not isinstance(texts, tuple | list) or not all(isinstance(one, str) for one in texts):
+        if not isinstance(texts, tuple | list) or not all(isinstance(text, str) for text in texts):
             raise QueryError(
                 f"{name} of {self.written} is {shown(value)}; expected a string or a list of "
                 "strings, e.g. ['Yes', 'No']."
@@ -264,9 +266,9 @@ class LlmFunction:
         how = form, nulls, by_row, hidden, model, cascade, self.name
         task = Task(self.query, sampling, output, kind, retry, (), *how, pairs)
         call = Call.of(task, self.fields, self.node)
-        for at in call.bags:
-            if kind == "match" or at in task.query:
-                raise no_bag(self.fields[at])
+        for index in call.bags:
+            if kind == "match" or index in task.query:
+                raise no_bag(self.fields[index])
         value: Expression = call
         if self.is_by_row:  # without a prompt there is no answer
             given = build.operation(build.IS_NOT_NULL, self.fields[0].copy())
@@ -339,13 +341,13 @@ _CONSTANTS: dict[str, Callable[[str], Any]] = {
 def _computed(node: tree.FunctionCall) -> Any:
     """The value of a list, a struct, a joined text or a negative number of literals."""
     name = node.name.lower()
-    values = [literal_of(one) for one in node.values] if name in _LITERALS else [MISSING]
+    values = [literal_of(item) for item in node.values] if name in _LITERALS else [MISSING]
     if any(value is MISSING for value in values):
         return MISSING
     if name == "list_value":
         return tuple(values)
     if name == "struct_pack":
-        return dict(zip((one.name for one in node.arguments), values, strict=True))
+        return dict(zip((argument.name for argument in node.arguments), values, strict=True))
     if name == "||":
         texts = [value for value in values if isinstance(value, str)]
         return "".join(texts) if len(texts) == len(values) else MISSING

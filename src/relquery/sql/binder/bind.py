@@ -130,10 +130,12 @@ def _bind_calls(
 ) -> tuple[str, ...]:
     """Put calls in the place of functions. The warnings about them."""
     _check_reading(tree)
-    parameters = [(one, one.name.lower()) for one in tree.find_all(Parameter)]
-    for one, name in parameters:
-        one.meta[VALUE] = values.get(name)
-        one.meta.setdefault(FIELD_NAME, f"${one.name}" if name.isdigit() else one.name)
+    parameters = [(parameter, parameter.name.lower()) for parameter in tree.find_all(Parameter)]
+    for parameter, name in parameters:
+        parameter.meta[VALUE] = values.get(name)
+        parameter.meta.setdefault(
+            FIELD_NAME, f"${parameter.name}" if name.isdigit() else parameter.name
+        )
     _check_forms(tree)
     in_order = sorted(asking_in(tree), key=lambda one: one.span or (0, 0))
     for number, asking in enumerate(in_order):
@@ -141,9 +143,9 @@ def _bind_calls(
     signatures = Signatures(database, functions, defaults)
     signatures.bind(Node(node=tree))
     tree.parent = None
-    for one in tree.find_all(Parameter):
-        if one.name.lower() in objects:
-            raise QueryError(objects[one.name.lower()])
+    for parameter in tree.find_all(Parameter):
+        if parameter.name.lower() in objects:
+            raise QueryError(objects[parameter.name.lower()])
     return tuple(signatures.notes)
 
 
@@ -166,7 +168,7 @@ def _check_forms(node: Node) -> None:
             "ORDER BY": bool(call.orders) and not is_aggregate and not is_window,
             "IGNORE NULLS": bool(call.args.get("ignore_nulls")),
         }
-        clause = next((one for one, is_there in clauses.items() if is_there), None)
+        clause = next((place for place, is_there in clauses.items() if is_there), None)
         if clause and is_aggregate:
             raise UnsupportedQueryError(
                 f"{name} does not take {clause}: it is asked once per group. Write it with GROUP "
@@ -270,8 +272,8 @@ class Signatures:
         if id(select) not in self._sources:
             self._sources[id(select)] = None
             with suppress(QueryError):
-                found = sources_of(select, with_both_sides(select), self.database)
-                self._sources[id(select)] = found
+                sources = sources_of(select, with_both_sides(select), self.database)
+                self._sources[id(select)] = sources
         return self._sources[id(select)]
 
     def _check_compared(self, function: LlmFunction, value: Expression) -> None:
@@ -283,7 +285,7 @@ class Signatures:
         DuckDB would find that when it runs the comparison, after the calls.
         """
         others = compared_with(function.node) or ()
-        texts = [one for one in others if isinstance(one, Constant) and one.kind == "STRING"]
+        texts = [side for side in others if isinstance(side, Constant) and side.kind == "STRING"]
         kind = _KINDS.get(function.name, "")
         if texts and isinstance(value, Cast) and not kind:
             kind = parser().sql(value.to)
@@ -306,13 +308,13 @@ def sources_of(select: Select, probe: Select, database: Database) -> Sources:
 
 def unbound(node: Node) -> None:
     """Put NULL in the place of functions that are not bound yet, where their columns exist."""
-    for one in reversed(list(asking_in(node))):
-        kind = _KINDS.get(one.name.lower(), "VARCHAR")
+    for call in reversed(list(asking_in(node))):
+        kind = _KINDS.get(call.name.lower(), "VARCHAR")
         value: Expression = build.cast(build.null(), build.plain_type(kind))
-        read = [part.copy() for part in one.values if part.find(Column) is not None]
+        read = [part.copy() for part in call.values if part.find(Column) is not None]
         if read:
             value = instead_of_call([part.named("") for part in read], value)
-        one.replace(value.named(one.alias))
+        call.replace(value.named(call.alias))
 
 
 def in_scope(error: UnknownColumnError, sql: str, database: Database) -> QueryError:
@@ -352,8 +354,8 @@ def _error_at(column: Column | Star, sources: Sources, sql: str) -> QueryError |
             return None
         tables = list(sources.columns)
         return QueryError(unknown("table", column.table, tables, of="this FROM clause"))
-    found = column.name.lower() in map(str.lower, columns)
-    if found or not columns or (column.table and not alias):
+    is_known = column.name.lower() in map(str.lower, columns)
+    if is_known or not columns or (column.table and not alias):
         return None
     equals = column.parent
     if (

@@ -104,8 +104,8 @@ class Task:
     def sent(self) -> tuple[str | int, ...]:
         """The query in the words of the form. A line after no words begins the prompt."""
         words: list[str | int] = []
-        for one in self.query:
-            part = getattr(one, self.form or "json") if isinstance(one, Worded) else one
+        for piece in self.query:
+            part = getattr(piece, self.form or "json") if isinstance(piece, Worded) else piece
             if isinstance(part, int) or not words or isinstance(words[-1], int):
                 words.append(part)
             else:  # neighbouring texts are one, so that equal prompts are equal tasks
@@ -219,8 +219,8 @@ class _Note(Generic[T]):
         self.key = key
 
     def __get__(self, call: Node, owner: type) -> T:
-        found: T = call.meta[self.key]
-        return found
+        value: T = call.meta[self.key]
+        return value
 
 
 class Call(Expression, kind="CALL", type="CALL"):
@@ -239,16 +239,18 @@ class Call(Expression, kind="CALL", type="CALL"):
     @classmethod
     def of(cls, task: Task, fields: Sequence[Expression], function: Node) -> Call:
         """A call in the place of a function."""
-        made = cls(task=repr(task), fields=[tree.Argument(expression=one) for one in fields])
+        made = cls(task=repr(task), fields=[tree.Argument(expression=field) for field in fields])
         made.meta = {"task": task, NUMBER: function.meta[NUMBER], "text": function.meta[WRITTEN]}
         for key, note in (("modules", MODULE), ("bags", BAG)):
-            made.meta[key] = frozenset(at for at, one in enumerate(fields) if one.meta.get(note))
+            made.meta[key] = frozenset(
+                index for index, field in enumerate(fields) if field.meta.get(note)
+            )
         return made
 
     @property
     def fields(self) -> list[Expression]:
         """Its fields."""
-        return [one.value for one in self.arguments]
+        return [argument.value for argument in self.arguments]
 
 
 def is_asking(node: Node) -> bool:
@@ -260,7 +262,7 @@ def is_asking(node: Node) -> bool:
 
 def asking_in(node: Node) -> Iterator[FunctionCall]:
     """These functions in a tree, outer before inner."""
-    return (one for one in node.find_all(FunctionCall) if is_asking(one))
+    return (call for call in node.find_all(FunctionCall) if is_asking(call))
 
 
 def calls_in(node: Node) -> Iterator[Call]:
@@ -270,7 +272,7 @@ def calls_in(node: Node) -> Iterator[Call]:
 
 def has_call(node: Node | None) -> bool:
     """Whether a tree contains a call."""
-    return node is not None and any(isinstance(one, Call) for one in node.walk())
+    return node is not None and any(isinstance(inner, Call) for inner in node.walk())
 
 
 def calls_directly(select: tree.Select) -> bool:
@@ -307,7 +309,7 @@ def readable_all(nodes: Iterable[Node]) -> list[str]:
 
     printed = parser().print([node.rebuilt(change) for node in nodes])
     for name, text in reversed(texts.items()):
-        printed = [one.replace(name, text) for one in printed]
+        printed = [line.replace(name, text) for line in printed]
     return printed
 
 

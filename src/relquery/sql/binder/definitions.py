@@ -60,8 +60,8 @@ def read(shell: Shell, definitions: Definitions) -> Query:
     query = parsed(shell.query)
     if shell.entries:
         outer = parsed(f"{shell.entries} SELECT 1")
-        names = {one.name.lower() for one in outer.entries}
-        if any(one.name.lower() in names for one in query.entries):
+        names = {entry.name.lower() for entry in outer.entries}
+        if any(entry.name.lower() in names for entry in query.entries):
             query = build.select([build.star()], build.derived(query))
         query.entries = [*outer.entries, *query.entries]
     query = _without_values(query, definitions)
@@ -77,7 +77,7 @@ def _without_values(query: Query, definitions: Definitions) -> Query:
         if not isinstance(select, Select) or not asks(values, definitions):
             continue
         rows = [
-            build.select(value.copy().named(f"col{at}") for at, value in enumerate(row))
+            build.select(value.copy().named(f"col{index}") for index, value in enumerate(row))
             for row in values.rows
         ]
         put = (
@@ -100,11 +100,11 @@ def _name_items(query: Query, definitions: Definitions) -> None:
     unnamed: list[Expression] = []
     for select in query.find_all(Select):
         for item in select.items:
-            stars = any(one is item or one.is_columns for one in item.find_all(tree.Star))
+            stars = any(star is item or star.is_columns for star in item.find_all(tree.Star))
             if item.alias or isinstance(item, Column) or stars:
                 continue
             calls = item.find_all(FunctionCall)
-            if any(is_asking(one) or definition_of(one, definitions) for one in calls):
+            if any(is_asking(call) or definition_of(call, definitions) for call in calls):
                 unnamed.append(item)
     for item, name in zip(unnamed, readable_all(unnamed), strict=True):
         item.alias = name
@@ -115,8 +115,8 @@ def definition_of(node: Node, definitions: Definitions) -> Definition | None:
     ordinary one."""
     if isinstance(node, tree.Table):
         *schema, name = map(str.lower, node.path)
-        found = definitions.get(("VIEW", name)) if schema in ([], [_SCHEMA]) else None
-        return found if schema or entry_of(node) is None else None
+        definition = definitions.get(("VIEW", name)) if schema in ([], [_SCHEMA]) else None
+        return definition if schema or entry_of(node) is None else None
     is_of_source = isinstance(node.parent, tree.TableFunction)
     if not isinstance(node, FunctionCall) or node.schema or is_of_source:
         return None
@@ -148,24 +148,24 @@ def _write_out(
     """Write out the macros of a query, in place, and add the views that it reads, each after those
     that it reads itself. within: the definitions that are being written out."""
     for node in reversed(list(query.walk())):
-        found = definition_of(node, definitions)
-        if found is None:
+        definition = definition_of(node, definitions)
+        if definition is None:
             continue
-        if found.key in views:
-            _read_entry(node, views[found.key])
+        if definition.key in views:
+            _read_entry(node, views[definition.key])
             continue
-        if found in within:
-            path = " reads ".join(one.name for one in [*within, found])
-            raise QueryError(f"{found.name} reads itself: {path}. Break the circle.")
-        body = definition_query(found, definitions)
-        _write_out(body, definitions, views, (*within, found))
+        if definition in within:
+            path = " reads ".join(view.name for view in [*within, definition])
+            raise QueryError(f"{definition.name} reads itself: {path}. Break the circle.")
+        body = definition_query(definition, definitions)
+        _write_out(body, definitions, views, (*within, definition))
         if isinstance(node, FunctionCall):
-            put = _applied(found, body, node)
+            put = _applied(definition, body, node)
             named_like(put, node)
             node.replace(put.named(node.alias))
         else:
-            views[found.key] = entry = build.entry(ours.entry(len(views)), body)
-            entry.value.set("aliases", list(found.names) or None)
+            views[definition.key] = entry = build.entry(ours.entry(len(views)), body)
+            entry.value.set("aliases", list(definition.names) or None)
             _read_entry(node, entry)
 
 
@@ -210,13 +210,15 @@ def put_arguments(body: Node, values: Mapping[str, Expression]) -> Node:
         value = values.get(node.names[0].lower())
         if value is None:
             return None
-        found: Expression = value.copy()
+        inner: Expression = value.copy()
         for name in node.names[1:]:
-            found = build.operation("STRUCT_EXTRACT", found, build.text(name))
-        named_like(found, node)
-        return found.named(node.alias)
+            inner = build.operation("STRUCT_EXTRACT", inner, build.text(name))
+        named_like(inner, node)
+        return inner.named(node.alias)
 
-    taken = {one.names[0].lower() for value in values.values() for one in value.find_all(Column)}
+    taken = {
+        column.names[0].lower() for value in values.values() for column in value.find_all(Column)
+    }
     return _rename_variables(body.copy(), taken).rebuilt(put)
 
 
@@ -224,17 +226,21 @@ def _rename_variables(body: Node, taken: set[str]) -> Node:
     """Give other names to variables of lambdas that are named like columns of arguments."""
     for function in body.find_all(tree.Lambda):
         for name in function.names & taken:
-            named = (one for one in function.find_all(Column) if one.names[0].lower() == name)
-            for one in list(filter(is_variable, named)):
-                one.names = [f"{name}_of_macro", *one.names[1:]]
+            named = (
+                column for column in function.find_all(Column) if column.names[0].lower() == name
+            )
+            for column in list(filter(is_variable, named)):
+                column.names = [f"{name}_of_macro", *column.names[1:]]
     return body
 
 
 def _arguments(call: FunctionCall, names: Sequence[str]) -> tuple[dict[str, Expression], str]:
     """The values of a macro's parameters, and what is wrong with them; "" for nothing. names: in
     lower case."""
-    given = [one.value for one in call.arguments if not one.name]
-    by_name = {one.name.lower(): one.value for one in call.arguments if one.name}
+    given = [argument.value for argument in call.arguments if not argument.name]
+    by_name = {
+        argument.name.lower(): argument.value for argument in call.arguments if argument.name
+    }
     values = {**by_name, **dict(zip(names, given, strict=False))}
     missing = ", ".join(name for name in names if name not in values)
     if surplus := [name for name in by_name if name not in names]:
@@ -261,16 +267,16 @@ class Macros:
         values.
         """
         for _ in range(_MOST):
-            found = next(
-                (one for one in query.find_all(FunctionCall) if self._is_subtle(one)), None
+            variable = next(
+                (call for call in query.find_all(FunctionCall) if self._is_subtle(call)), None
             )
-            if found is None:
+            if variable is None:
                 return
-            put = self._expanded(found)
-            named_like(put, found)
+            put = self._expanded(variable)
+            named_like(put, variable)
             # An item without a name is called as it is written.
-            is_item = found.place == "select_list" and not found.alias
-            found.replace(put.named(readable(found) if is_item else found.alias))
+            is_item = variable.place == "select_list" and not variable.alias
+            variable.replace(put.named(readable(variable) if is_item else variable.alias))
         raise UnsupportedQueryError(f"This query calls more than {_MOST} macros. Write them out.")
 
     def _of(self, name: str) -> list[tuple[Listed, Expression, bool]]:
@@ -279,17 +285,17 @@ class Macros:
         name = name.lower()
         if name not in self._known:
             self._known[name] = []
-            for one in self.functions.listed.get(name, ()):
-                if one.kind != "macro" or not (one.is_internal or one.is_users):
+            for listed in self.functions.listed.get(name, ()):
+                if listed.kind != "macro" or not (listed.is_internal or listed.is_users):
                     continue
                 try:
-                    body = parser().expression(one.body or "")
+                    body = parser().expression(listed.body or "")
                 except QueryError:
                     continue
                 hides = has_window(body) or makes_rows(body) or self.functions.has_aggregate(body)
                 called = (self._of(call.name) for call in body.find_all(FunctionCall))
                 hides = hides or any(inner for macros in called for *_, inner in macros)
-                self._known[name].append((one, body, hides))
+                self._known[name].append((listed, body, hides))
         return self._known[name]
 
     def _is_subtle(self, call: FunctionCall) -> bool:

@@ -32,9 +32,9 @@ class FunctionCatalog:
     def of(cls, database: Database) -> FunctionCatalog:
         """Read the lists from the database."""
         listed = database.listed_functions()
-        users = [one for same in listed.values() for one in same if one.is_users]
-        macros = [one for one in users if one.kind == "macro"]
-        return cls(listed, frozenset(one.name for one in macros), _querying(macros))
+        users = [function for same in listed.values() for function in same if function.is_users]
+        macros = [user for user in users if user.kind == "macro"]
+        return cls(listed, frozenset(macro.name for macro in macros), _querying(macros))
 
     def is_volatile(self, node: Node) -> bool:
         """Whether an expression may have a different value each time it is computed."""
@@ -43,21 +43,23 @@ class FunctionCatalog:
     def calls_volatile(self, node: Node) -> bool:
         """Whether a node is a call of a function such as random()."""
         same = self.listed.get(node.name.lower(), ()) if isinstance(node, FunctionCall) else ()
-        return any(one.is_volatile and one.kind != "aggregate" for one in same)
+        return any(function.is_volatile and function.kind != "aggregate" for function in same)
 
     def has_query(self, node: Node) -> bool:
         """Whether an expression, or a macro that it calls, contains a subquery."""
         return any(
-            isinstance(one, Query)
-            or (isinstance(one, FunctionCall) and one.name.lower() in self.querying)
-            for one in node.walk()
+            isinstance(inner, Query)
+            or (isinstance(inner, FunctionCall) and inner.name.lower() in self.querying)
+            for inner in node.walk()
         )
 
     def is_aggregate(self, node: Node) -> bool:
         """Whether a node aggregates rows into one value and is not a window function."""
         if isinstance(node, Window) or not isinstance(node, FunctionCall):
             return False
-        return any(one.kind == "aggregate" for one in self.listed.get(node.name.lower(), ()))
+        return any(
+            function.kind == "aggregate" for function in self.listed.get(node.name.lower(), ())
+        )
 
     def around(self, node: Node, top: Node) -> bool:
         """Whether a node is in an aggregate below `top`, or in its FILTER or ORDER BY."""
@@ -83,17 +85,18 @@ class FunctionCatalog:
 def _querying(macros: Iterable[Listed]) -> frozenset[str]:
     """Macros with a subquery, and those that call them."""
     bodies = [
-        (one.name, {token.name.lower() for token in tokenize(str(one.body))}) for one in macros
+        (macro.name, {token.name.lower() for token in tokenize(str(macro.body))})
+        for macro in macros
     ]
-    found = {"select"}
-    while more := {name for name, words in bodies if found & words} - found:
-        found |= more
-    return frozenset(found - {"select"})
+    names = {"select"}
+    while more := {name for name, words in bodies if names & words} - names:
+        names |= more
+    return frozenset(names - {"select"})
 
 
 def has_window(node: Node) -> bool:
     """Whether an expression has a window function, except in subqueries."""
-    return any(isinstance(one, Window) for one in own_nodes(node))
+    return any(isinstance(inner, Window) for inner in own_nodes(node))
 
 
 def own_nodes(node: Node) -> Iterator[Node]:
@@ -103,7 +106,7 @@ def own_nodes(node: Node) -> Iterator[Node]:
 
 def outermost_queries(node: Node) -> list[Query]:
     """The subqueries of an expression, without those inside of them."""
-    return [one for one in own_nodes(node) if isinstance(one, Query)]
+    return [inner for inner in own_nodes(node) if isinstance(inner, Query)]
 
 
 def makes_rows(node: Node) -> bool:
@@ -150,9 +153,9 @@ def has_lambda(node: Node) -> bool:
 
 def columns_in(node: Node) -> Iterator[Column]:
     """The columns of an expression, except those in subqueries, and variables."""
-    for one in own_nodes(node):
-        if isinstance(one, Column) and not is_variable(one):
-            yield one
+    for inner in own_nodes(node):
+        if isinstance(inner, Column) and not is_variable(inner):
+            yield inner
 
 
 def clauses_of(select: Select) -> Iterator[Node]:
@@ -160,12 +163,12 @@ def clauses_of(select: Select) -> Iterator[Node]:
     for key, value in select.args.items():
         if key in ("cte_map", "from_table", "sample"):
             continue
-        for one in value if isinstance(value, list) else [value]:
-            if isinstance(one, Node):
-                yield one
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, Node):
+                yield item
 
 
 def path_in(select: Select, node: Node) -> list[Node]:
     """A node of a SELECT and those around it, up to the clause."""
     path = [node, *node.ancestors()]
-    return path[: next(at for at, one in enumerate(path) if one is select)]
+    return path[: next(index for index, ancestor in enumerate(path) if ancestor is select)]

@@ -217,7 +217,7 @@ def _type_from(value: Any, given: LlmFunction) -> Output:
     if isinstance(value, dict) and not _is_schema(value):
         pairs = list(value.items())
     elif isinstance(value, tuple | list):
-        pairs = [one if isinstance(one, tuple) else (one, "") for one in value]
+        pairs = [pair if isinstance(pair, tuple) else (pair, "") for pair in value]
     else:
         return output_of(value, given.database)
     if not all(len(pair) == 2 and all(isinstance(text, str) for text in pair) for pair in pairs):
@@ -252,9 +252,9 @@ def _take_instruction(given: LlmFunction, default: Worded) -> None:
 
 def _described_labels(given: LlmFunction) -> tuple[tuple[str, ...], list[str]]:
     """(the labels, the descriptions of some)."""
-    found = given.take(tuple)
-    if found is not None:
-        given.options.setdefault("labels", found)
+    labels = given.take(tuple)
+    if labels is not None:
+        given.options.setdefault("labels", labels)
     if any(
         isinstance(node, tree.FunctionCall) and node.name == "list_value" for node in given.nodes
     ):
@@ -270,16 +270,16 @@ def _described_labels(given: LlmFunction) -> tuple[tuple[str, ...], list[str]]:
     items = given.options["labels"]
     if not isinstance(items, tuple | list):
         return given.labels() or (), []
-    structs = [one if isinstance(one, dict) else {"label": one} for one in items]
-    given.options["labels"] = [one.get("label") for one in structs]
-    texts = {str(one.get("label")): one.get("description") for one in structs}
+    structs = [item if isinstance(item, dict) else {"label": item} for item in items]
+    given.options["labels"] = [struct.get("label") for struct in structs]
+    texts = {str(struct.get("label")): struct.get("description") for struct in structs}
     lines = [f"{label}: {text}" for label, text in texts.items() if isinstance(text, str)]
     return given.labels() or (), lines
 
 
 def ask_for_labels(labels: tuple[str, ...], given: LlmFunction) -> None:
     """Say in the prompt what the labels are, unless it names them all already."""
-    texts = (one.json if isinstance(one, Worded) else one for one in given.query)
+    texts = (part.json if isinstance(part, Worded) else part for part in given.query)
     if not names_all(texts, labels):
         *others, last = labels
         choice = f"{', '.join(others)} or {last}" if others else last
@@ -374,7 +374,7 @@ def _of_group(given: LlmFunction, question: str) -> Expression:
     listed.set("order_bys", tree.Order(orders=[key.copy() for key in node.orders]))
     own = [] if node.filter is None else [node.filter.copy()]
     values = [items] if len(given.nodes) == 1 else given.nodes
-    known = build.any_of(build.operation(build.IS_NOT_NULL, one.copy()) for one in values)
+    known = build.any_of(build.operation(build.IS_NOT_NULL, value.copy()) for value in values)
     listed.filter = build.all_of([*own, known])
     listed.meta[FIELD_NAME] = "texts"
     # The question stands for itself: the names in it mean no fields.
@@ -393,11 +393,11 @@ def _items(given: LlmFunction) -> Expression:
         if isinstance(first, tree.Star) and first.table:
             return build.column(first.table)
         return first.copy()
-    names = distinct_names([one.meta.get(FIELD_NAME) or field_name(one) for one in given.nodes])
+    names = distinct_names([node.meta.get(FIELD_NAME) or field_name(node) for node in given.nodes])
     made = build.function("struct_pack")
     made.arguments = [
-        tree.Argument(name=name, expression=one.copy())
-        for name, one in zip(names, given.nodes, strict=True)
+        tree.Argument(name=name, expression=node.copy())
+        for name, node in zip(names, given.nodes, strict=True)
     ]
     return made
 

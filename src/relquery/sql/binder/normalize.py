@@ -55,13 +55,15 @@ def normalize(select: Select, sources: Sources, functions: FunctionCatalog) -> S
 
 def _name_fields(select: Select, sources: Sources, functions: FunctionCatalog) -> None:
     """Name what struct_pack calls like its columns, in place: they get other names later."""
-    for pack in [one for one in select.find_all(FunctionCall) if one.name.lower() == "struct_pack"]:
-        for one in pack.arguments:
-            if not one.name and isinstance(one.value, Column):
-                found = sources.resolve(one.value)
-                one.name = one.value.name if found is None else found[1]
-            elif not one.name and functions.is_aggregate(one.value):
-                one.name = readable(one.value)
+    for pack in [
+        pack for pack in select.find_all(FunctionCall) if pack.name.lower() == "struct_pack"
+    ]:
+        for argument in pack.arguments:
+            if not argument.name and isinstance(argument.value, Column):
+                column = sources.resolve(argument.value)
+                argument.name = argument.value.name if column is None else column[1]
+            elif not argument.name and functions.is_aggregate(argument.value):
+                argument.name = readable(argument.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +145,9 @@ class _Aliases:
     def replace(self) -> None:
         """Replace them in the SELECT, in place."""
         select = self.select
-        for at in range(len(select.items)):
-            self._replace_in(select.items[at])
-            item = select.items[at]
+        for index in range(len(select.items)):
+            self._replace_in(select.items[index])
+            item = select.items[index]
             if item.alias:
                 self._named.setdefault(item.alias.lower(), unnamed(item))
         for item in select.items:  # these name keys, even those that are named later
@@ -160,8 +162,8 @@ class _Aliases:
         clauses = [select.where, *select.keys, select.having, select.qualify, select.distinct]
         for node in filter(None, clauses):
             self._replace_in(node)
-        for one in list(select.order.keys) if select.order is not None else []:
-            self._replace_in_order(one)
+        for ordered in list(select.order.keys) if select.order is not None else []:
+            self._replace_in_order(ordered)
 
     def _replace_in_order(self, key: tree.Ordered) -> None:
         """In ORDER BY a name that is given with AS goes before one that a column has by itself."""
@@ -170,8 +172,8 @@ class _Aliases:
             self._replace_in(column)
             return
         name = column.name.lower() if len(column.names) == 1 else None
-        same = [at for at, item in enumerate(items) if name_of(item).lower() == name]
-        given = [at for at in same if items[at].alias]
+        same = [index for index, item in enumerate(items) if name_of(item).lower() == name]
+        given = [place for place in same if items[place].alias]
         if given and len(same) > 1:  # of several the last, as DuckDB has it
             key.value = build.number(1 + given[-1])
 
@@ -206,7 +208,7 @@ class _Aliases:
                 self._put(column, self._named[name])
             else:
                 outer = outer_columns(query, self.sources.database, self.sources.context)
-                if any(column is one for one in outer or ()):
+                if any(column is outer_column for outer_column in outer or ()):
                     raise UnsupportedQueryError(
                         f"The subquery reads '{column.name}', an alias of the select list. Write "
                         "the expression instead, or define the alias in a subquery of the FROM "
@@ -227,12 +229,12 @@ class _Aliases:
 
 def _query_around(node: Node, top: Node) -> Query | None:
     """The outermost query between a node and `top`."""
-    found = None
+    query = None
     for parent in node.ancestors():
         if parent is top:
             break
-        found = parent if isinstance(parent, Query) else found
-    return found
+        query = parent if isinstance(parent, Query) else query
+    return query
 
 
 def restore_columns(select: Select, sources: Sources) -> None:
@@ -271,9 +273,9 @@ def is_order_name(node: Node, names: Collection[str]) -> bool:
 def item_at(key: Expression, select: Select) -> Expression:
     """A copy of the item of the select list whose position `key` gives; else `key` itself."""
     if isinstance(key, tree.Constant) and key.kind == "INTEGER" and key.text.isdigit():
-        at = int(key.text) - 1
-        if 0 <= at < len(select.items):
-            return as_key(unnamed(select.items[at]))
+        place = int(key.text) - 1
+        if 0 <= place < len(select.items):
+            return as_key(unnamed(select.items[place]))
     return key
 
 
@@ -312,10 +314,10 @@ def _replace_literals(select: Select, functions: FunctionCatalog) -> None:
         put.meta[FIELD_NAME] = node.meta.get(FIELD_NAME, field_name(node))
         return put.named(node.alias)
 
-    ordered = [one.value for one in select.order.keys] if select.order is not None else []
-    ordered = [one for one in ordered if not isinstance(one, tree.Constant)]  # that is a position
-    for one in filter(None, (*select.items, select.having, select.qualify, *ordered)):
-        one.replace(one.rebuilt(part))
+    ordered = [key.value for key in select.order.keys] if select.order is not None else []
+    ordered = [key for key in ordered if not isinstance(key, tree.Constant)]  # that is a position
+    for clause in filter(None, (*select.items, select.having, select.qualify, *ordered)):
+        clause.replace(clause.rebuilt(part))
 
 
 def name_of(item: Expression) -> str:

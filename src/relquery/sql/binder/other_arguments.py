@@ -38,8 +38,8 @@ class OtherCall:
 
     def get(self, place: int, *names: str) -> str | None:
         """An argument by one of its names, or by its place."""
-        found = next((self.named[name] for name in names if name in self.named), None)
-        return found or (self.texts[place] if place < len(self.texts) else None)
+        value = next((self.named[name] for name in names if name in self.named), None)
+        return value or (self.texts[place] if place < len(self.texts) else None)
 
 
 def literal(text: str) -> str:
@@ -93,8 +93,8 @@ def _joined(argument: str) -> list[str]:
     opening = 1 if tokens[0].word in ("CONCAT", "STRUCT") and len(tokens) > 1 else 0
     if tokens[opening].text == "(" and closing(tokens, opening) == len(tokens) - 1:
         return arguments_of(argument, tokens[opening + 1 : -1])
-    signs = [at for at in on_top(tokens) if tokens[at].text == "||"]
-    begins, ends = [0, *(at + 1 for at in signs)], [*signs, len(tokens)]
+    signs = [place for place in on_top(tokens) if tokens[place].text == "||"]
+    begins, ends = [0, *(place + 1 for place in signs)], [*signs, len(tokens)]
     return [
         argument[tokens[begin].start : tokens[end - 1].end]
         for begin, end in zip(begins, ends, strict=True)
@@ -108,8 +108,8 @@ def _prompt(argument: str) -> str:
     'Is it late? ' || message     =>  'Is it late?', message
     ('Is ', a, ' like ', b, '?')  =>  PROMPT('Is {0} like {1}?', a, b)
     """
-    parts = [as_text(one) for part in _joined(argument) for one in _joined(part)]
-    fields = [one for one in parts if not _is_text(one)]
+    parts = [as_text(text) for part in _joined(argument) for text in _joined(part)]
+    fields = [part for part in parts if not _is_text(part)]
     if not fields:
         return quoted_text("".join(map(_value, parts)))
     if len(parts) == 1:
@@ -117,13 +117,13 @@ def _prompt(argument: str) -> str:
     if _is_text(parts[0]) and not any(map(_is_text, parts[1:])):
         return ", ".join([quoted_text(_value(parts[0]).strip()), *fields])
     numbers = iter(range(len(fields)))
-    text = "".join(_value(one) if _is_text(one) else f"{{{next(numbers)}}}" for one in parts)
+    text = "".join(_value(part) if _is_text(part) else f"{{{next(numbers)}}}" for part in parts)
     return f"PROMPT({', '.join([quoted_text(text), *fields])})"
 
 
 def _fields(argument: str) -> str:
     """Several columns as fields: ('Title: ', title, body) => title, body."""
-    fields = [one for one in _joined(argument) if not _is_text(one)]
+    fields = [part for part in _joined(argument) if not _is_text(part)]
     return ", ".join(fields or [_prompt(argument)])
 
 
@@ -148,7 +148,7 @@ def _output(written: str | None) -> str:
 def _complete(call: OtherCall, place: int, messages: str) -> str:
     """A prompt or the last message of a chat, with the options of a completion."""
     options = call.named.get("modelparameters") or call.named.get("options") or ""
-    request = dict(pair(one) for one in inside(messages)) if messages.startswith("{") else {}
+    request = dict(pair(member) for member in inside(messages)) if messages.startswith("{") else {}
     if "prompt" in request:  # a struct with the prompt and settings
         options, messages = options or messages, request["prompt"]
     form = call.named.get("responseformat") or call.named.get("response_format")
@@ -177,9 +177,9 @@ def _distance(call: OtherCall, place: int, text: str) -> str:
 
 def _labels(call: OtherCall, place: int, labels: str) -> str:
     """Labels, with descriptions if they have some: [('food', 'meals')]."""
-    tuples = [_joined(one) for one in inside(labels)]
-    if labels.startswith("[") and tuples and all(len(one) == 2 for one in tuples):
-        described = (f"{{'label': {one}, 'description': {two}}}" for one, two in tuples)
+    tuples = [_joined(member) for member in inside(labels)]
+    if labels.startswith("[") and tuples and all(len(pair) == 2 for pair in tuples):
+        described = (f"{{'label': {label}, 'description': {two}}}" for label, two in tuples)
         labels = f"[{', '.join(described)}]"
     is_multi = "multi" in call.named.get("output_mode", "").lower()
     return f"{labels}, multi := true" if is_multi else labels
@@ -187,8 +187,8 @@ def _labels(call: OtherCall, place: int, labels: str) -> str:
 
 def _kinds(call: OtherCall, place: int, labels: str) -> str:
     """Labels of personal data as our kinds."""
-    names = [_value(one) for one in inside(labels)]
-    kinds = [_KINDS.get(one.lower(), one.upper().replace(" ", "_")) for one in names]
+    names = [_value(member) for member in inside(labels)]
+    kinds = [_KINDS.get(name.lower(), name.upper().replace(" ", "_")) for name in names]
     return f"[{', '.join(map(quoted_text, kinds))}]"
 
 
@@ -234,12 +234,12 @@ def _searched(call: OtherCall, place: int, table: str) -> str:
 
 def _structs(call: OtherCall, place: int, text: str) -> str:
     """({'model_name': 'x'}, {'prompt': 'text'}, {'review': review}) => 'text', review."""
-    found = list[str]()
-    for one in call.texts:
-        pairs = inside(one) if one.startswith("{") else []
-        values = [pair.partition(":")[2].strip() for pair in pairs] or [one]
-        found += [] if "model_name" in one else values
-    return ", ".join(found)
+    settings = list[str]()
+    for argument in call.texts:
+        pairs = inside(argument) if argument.startswith("{") else []
+        values = [pair.partition(":")[2].strip() for pair in pairs] or [argument]
+        settings += [] if "model_name" in argument else values
+    return ", ".join(settings)
 
 
 def settings_of_map(items: Sequence[str]) -> str:
@@ -247,7 +247,7 @@ def settings_of_map(items: Sequence[str]) -> str:
     given = {_value(key): value for key, value in zip(items[::2], items[1::2], strict=False)}
     names = {"instructions": "instruction", "multilabel": "multi"}
     known = ((names[key], value) for key, value in given.items() if key in names)
-    return ", ".join(f"{key} := {_value(one) if key == 'multi' else one}" for key, one in known)
+    return ", ".join(f"{key} := {_value(text) if key == 'multi' else text}" for key, text in known)
 
 
 def type_in(written: str) -> str:
@@ -261,7 +261,7 @@ def type_in(written: str) -> str:
     with suppress(ValueError):
         match json.loads(_value(written)) if _is_text(written) else None:
             case list() as names:
-                return f"[{', '.join(quoted_text(str(one)) for one in names)}]"
+                return f"[{', '.join(quoted_text(str(name)) for name in names)}]"
             case dict() as schema if "type" not in schema and "properties" not in schema:
                 whole = {"type": "object", "properties": schema}
                 return quoted_text(json.dumps(whole, ensure_ascii=False))
@@ -278,7 +278,7 @@ def labels_in(written: str) -> str:
         pairs = ((quoted_text(key), quoted_text(str(of))) for key, of in labels.items())
         items = [f"{{'label': {label}, 'description': {of}}}" for label, of in pairs]
     else:
-        items = [quoted_text(str(one)) for one in labels]
+        items = [quoted_text(str(label)) for label in labels]
     return f"[{', '.join(items)}]"
 
 

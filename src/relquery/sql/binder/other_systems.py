@@ -128,11 +128,11 @@ def advice(sql: str, database: Database) -> str | None:
 def _rewritten(sql: str, defined: set[str]) -> tuple[str, str | None]:
     """(the first call that is another system's, the text with ours); "" if there is none. None for
     a call that has nothing like it here."""
-    first, parts, end, at, tokens = "", list[str](), 0, 0, tokenize(sql)
-    while at < len(tokens):
-        path, opening = _path(tokens, at)
+    first, parts, end, place, tokens = "", list[str](), 0, 0, tokenize(sql)
+    while place < len(tokens):
+        path, opening = _path(tokens, place)
         if opening is None or path in defined:
-            at += 1
+            place += 1
             continue
         if f"cortex.{path}" in FORMS and path not in FORMS:  # of a schema that is in use
             path = f"cortex.{path}"
@@ -140,12 +140,12 @@ def _rewritten(sql: str, defined: set[str]) -> tuple[str, str | None]:
         if (bare := path.removeprefix("cortex.")) in NOT_HERE:
             return bare.upper(), None
         texts, changed = list[str](), path.startswith("cortex.")
-        for one in arguments_of(sql, tokens[opening + 1 : last]):
-            name, inner = _rewritten(one, defined)
+        for argument in arguments_of(sql, tokens[opening + 1 : last]):
+            name, inner = _rewritten(argument, defined)
             if inner is None:
                 return name, None
-            texts.append(literal(inner if name else one))
-            changed |= texts[-1] != one
+            texts.append(literal(inner if name else argument))
+            changed |= texts[-1] != argument
         path = path if path in FORMS else bare
         plain = f"{path.upper()}({', '.join(texts)})"
         text = _written(path, texts) if path in FORMS else _as_ours(path, texts)
@@ -153,9 +153,9 @@ def _rewritten(sql: str, defined: set[str]) -> tuple[str, str | None]:
         if changed or text != plain or end_of_path > last:
             first = first or path.upper()
             last, text = end_of_path, text + suffix
-            parts += [sql[end : tokens[at].start], text]
+            parts += [sql[end : tokens[place].start], text]
             end = tokens[last].end
-        at = last + 1
+        place = last + 1
     return first, "".join((*parts, sql[end:]))
 
 
@@ -192,21 +192,21 @@ def _path_into(tokens: Sequence[Token], last: int, function: str) -> tuple[int, 
     AI_SENTIMENT(...):categories[0]:sentiment      =>  AI_SENTIMENT(...).overall
     AI_EXTRACT(...):response:name                  =>  AI_EXTRACT(...).name
     """
-    after = [one.text for one in tokens[last + 1 : last + 9]]
+    after = [token.text for token in tokens[last + 1 : last + 9]]
     if function.startswith(("ai.", "ml.")) and after[:1] == ["."]:
         return (last + 2, "") if after[1] in _AROUND else (last, "")
-    names, at = list[str](), 0
-    while at + 1 < len(after) and after[at] in (":", "[", *((".",) if names else ())):
-        is_name = after[at] != "["
-        names.append(after[at + 1].strip("'"))
-        at += 2 if is_name else 3
+    names, place = list[str](), 0
+    while place + 1 < len(after) and after[place] in (":", "[", *((".",) if names else ())):
+        is_name = after[place] != "["
+        names.append(after[place + 1].strip("'"))
+        place += 2 if is_name else 3
     if not names or not (after[0] == ":" or names[0] in _INTO.get(function, "").split()):
         return last, ""
     if function == "ai_sentiment":
-        return last + at, ".overall"
+        return last + place, ".overall"
     if function in _INTO:
-        return last + at, ""
-    return last + at, "".join(f".{one}" for one in names if one != "response")
+        return last + place, ""
+    return last + place, "".join(f".{name}" for name in names if name != "response")
 
 
 def _written(path: str, arguments: Sequence[str]) -> str:
@@ -237,12 +237,12 @@ _LEFT_OUT = ("show_details", "guardrails", "return_error_details", "examples", "
 def _as_ours(path: str, arguments: Sequence[str]) -> str:
     """A call of a function that is one here, with arguments that other systems have."""
     texts = list[str]()
-    if path == "ai_redact" and any("detect" in one for one in arguments[1:]):
+    if path == "ai_redact" and any("detect" in text for text in arguments[1:]):
         text = arguments[0].removeprefix("input =>").strip()
         return f"AI_EXTRACT({text}, 'names VARCHAR[], addresses VARCHAR[], emails VARCHAR[]')"
     for argument in arguments:
-        if found := _our_argument(path, len(texts), argument):
-            texts.append(found)
+        if ours := _our_argument(path, len(texts), argument):
+            texts.append(ours)
     return f"{path.upper()}({', '.join(texts)})"
 
 
@@ -261,6 +261,6 @@ def _our_argument(path: str, place: int, argument: str) -> str:
         return settings_of_map(arguments_of(argument, tokens[2:-1]))
     if path == "ai_classify" and argument.startswith("{"):
         items = inside(argument)
-        kept = [one for one in items if pair(one)[0] not in _LEFT_OUT]
+        kept = [item for item in items if pair(item)[0] not in _LEFT_OUT]
         return argument if kept == items else f"{{{', '.join(kept)}}}"
     return argument

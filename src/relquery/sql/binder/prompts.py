@@ -59,18 +59,18 @@ def set_prompt(text: str, given: LlmFunction) -> None:
     """A prompt that is sent before its fields, which are all arguments that are left. Names in
     braces become fields if they can be."""
     fields, knows = list(given.nodes), given.knows
-    for one in fields or [build.text(text)]:
-        if not isinstance(one, Constant) or one.kind != "STRING":
+    for field in fields or [build.text(text)]:
+        if not isinstance(field, Constant) or field.kind != "STRING":
             continue
-        if re.fullmatch(_NAME, one.text) and knows(_column(one.text)):
+        if re.fullmatch(_NAME, field.text) and knows(_column(field.text)):
             given.notes.append(
-                f"{given.written} has the text {one.text!r}, which is also the name of a column. "
-                f"To send the column, write {one.text} without single quotes."
+                f"{given.written} has the text {field.text!r}, which is also the name of a column. "
+                f"To send the column, write {field.text} without single quotes."
             )
     shown_names = _shown_names(fields)
     known: dict[str, str] = {}
-    for one, name in zip(reversed(fields), reversed(shown_names), strict=True):
-        own = [one.name, f"{one.table}.{one.name}"] if isinstance(one, Column) else []
+    for field, name in zip(reversed(fields), reversed(shown_names), strict=True):
+        own = [field.name, f"{field.table}.{field.name}"] if isinstance(field, Column) else []
         known.update((each.lower(), name) for each in (*own, name))
 
     def named(found: re.Match[str]) -> str | Worded:

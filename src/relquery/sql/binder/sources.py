@@ -51,7 +51,7 @@ def next_select(tree: Node) -> Select | None:
     if not selects:
         return None
     for select in selects:
-        inner = (found for found in select.find_all(Select) if found is not select)
+        inner = (inner for inner in select.find_all(Select) if inner is not select)
         if not any(map(calls_directly, inner)) and not any(map(has_call, visible_entries(select))):
             return select
     raise UnsupportedQueryError(
@@ -64,12 +64,14 @@ def visible_entries(node: Node) -> list[Entry]:
     """The WITH entries that a part of a statement can use, including its own, outermost first."""
     scopes: list[list[Entry]] = []
     inside: Node | None = None
-    for one in (node, *node.ancestors()):
-        if isinstance(one, Query) and one.entries:
-            at = next((at for at, entry in enumerate(one.entries) if entry is inside), None)
-            scopes.append(one.entries[:at])
-        if isinstance(one, Entry):
-            inside = one
+    for ancestor in (node, *node.ancestors()):
+        if isinstance(ancestor, Query) and ancestor.entries:
+            place = next(
+                (index for index, entry in enumerate(ancestor.entries) if entry is inside), None
+            )
+            scopes.append(ancestor.entries[:place])
+        if isinstance(ancestor, Entry):
+            inside = ancestor
     seen: dict[str, Entry] = {}
     for entries in reversed(scopes):
         for entry in entries:
@@ -94,10 +96,10 @@ def is_recursive(entry: Entry) -> bool:
 
 def check_not_recursive(call: Node) -> None:
     """Raises UnsupportedQueryError for a call in a recursive WITH entry."""
-    for one in call.ancestors():
-        if isinstance(one, Recursive):
+    for above in call.ancestors():
+        if isinstance(above, Recursive):
             raise UnsupportedQueryError(
-                f"An LLM call is in the recursive WITH entry '{one.args['cte_name']}'. Run the "
+                f"An LLM call is in the recursive WITH entry '{above.args['cte_name']}'. Run the "
                 "recursion first and call LLM on its result."
             )
 
@@ -203,8 +205,8 @@ class Sources:
                 self._by_name.setdefault(pair[1].lower(), []).append(pair)
         table = column.table.lower()
         named = self._by_name.get(column.name.lower(), ())
-        found = [pair for pair in named if table in ("", pair[0].lower())]
-        return found[0] if len(found) == 1 else None
+        matching = [pair for pair in named if table in ("", pair[0].lower())]
+        return matching[0] if len(matching) == 1 else None
 
     def of(self, table: str) -> list[tuple[str, str]]:
         """(source, name) of the columns of a source; of all for ""."""
@@ -247,15 +249,15 @@ class Sources:
     def merged(self, name: str) -> Expression | None:
         """What a name means that USING or NATURAL gives to columns of several tables; None for
         another name."""
-        once = [one.lower() for one in self.names].count(name.lower()) == 1
+        once = [name.lower() for name in self.names].count(name.lower()) == 1
         return self._merged(name, self.select.source) if once else None
 
     def _merged(self, name: str, source: tree.Source | None) -> Expression | None:
         if not isinstance(source, tree.Join):
-            found = self.resolve(build.column(name, source.name if source else ""))
-            return None if found is None else build.column(found[1], found[0])
-        sides = [self._merged(name, one) for one in (source.left, source.right)]
-        given = [one for one in sides if one is not None]
+            expression = self.resolve(build.column(name, source.name if source else ""))
+            return None if expression is None else build.column(expression[1], expression[0])
+        sides = [self._merged(name, side) for side in (source.left, source.right)]
+        given = [side for side in sides if side is not None]
         if source.kind == "FULL" and len(given) == 2:
             return build.operation(build.COALESCE, *given)
         return given[-1 if source.kind == "RIGHT" else 0] if given else None
@@ -263,8 +265,8 @@ class Sources:
     def _listed(self, listing: list[str], star: Star) -> list[Expression] | None:
         """The columns of these names, if a star of all tables gives each that is called so."""
         excluded = {
-            (str(one.args.get("table")).lower(), str(one.args["column"]).lower())
-            for one in star.args.get("qualified_exclude_list", ())
+            (str(name.args.get("table")).lower(), str(name.args["column"]).lower())
+            for name in star.args.get("qualified_exclude_list", ())
         }
         every = [
             (name, column)
@@ -272,9 +274,9 @@ class Sources:
             if not isinstance(column, Column)
             or (column.table.lower(), name.lower()) not in excluded
         ]
-        found = [column for name, column in every if name.lower() in listing]
+        columns = [column for name, column in every if name.lower() in listing]
         names = [name.lower() for name, _ in every if name.lower() in listing]
-        return found if names == listing and not star.table else None
+        return columns if names == listing and not star.table else None
 
     def _columns_of(self, source: tree.Source | None) -> Iterator[tuple[str, Expression]]:
         """(name, column) of a FROM clause; what USING or NATURAL merges is on its left side."""
@@ -283,7 +285,7 @@ class Sources:
             names = self.columns.get(table, [])
             yield from ((name, build.column(name, table)) for name in names)
             return
-        left, right = (list(self._columns_of(one)) for one in (source.left, source.right))
+        left, right = (list(self._columns_of(side)) for side in (source.left, source.right))
         merged = {name.lower() for name in source.using}
         if source.method == "NATURAL":
             merged = {name.lower() for name, _ in left} & {name.lower() for name, _ in right}
@@ -320,20 +322,20 @@ class Sources:
                 "LLM calls does not support. Name the columns instead."
             )
         replaced = {entry.name.lower(): entry for entry in star.replaced}
-        for at, name in enumerate(listing):
+        for index, name in enumerate(listing):
             if name in replaced:
                 value = replaced[name].value.copy()
                 assert isinstance(value, Expression)
                 value.meta[FIELD_NAME] = replaced[name].name
-                columns[at] = value.named(names[at])
+                columns[index] = value.named(names[index])
         for renamed in star.args.get("rename_list") or ():
             old = str(renamed.args["key"].args["column"]).lower()
-            for at, name in enumerate(listing):
+            for index, name in enumerate(listing):
                 if name == old:
-                    columns[at] = columns[at].named(str(renamed.args["value"]))
+                    columns[index] = columns[index].named(str(renamed.args["value"]))
         if alias:  # one for all, or a pattern: COLUMNS('a(.*)') AS 'b\1'
             given = self.named(plain.named(alias))
-            columns = [one.named(name) for one, name in zip(columns, given, strict=True)]
+            columns = [column.named(name) for column, name in zip(columns, given, strict=True)]
         return columns
 
     def named(self, star: Expression) -> list[str]:
@@ -341,9 +343,11 @@ class Sources:
         (names,) = _columns_of([star], self.select, self.context, self.database, self.around)
         known = {name.lower() for name in chain(*self.columns.values())}
         if self.around is not None:  # DuckDB has made them distinct: a, a_1
-            for at, name in enumerate(names):
+            for index, name in enumerate(names):
                 first = name.rpartition("_")[0]
-                names[at] = first if name.lower() not in known and first.lower() in known else name
+                names[index] = (
+                    first if name.lower() not in known and first.lower() in known else name
+                )
         return names
 
 
@@ -356,21 +360,21 @@ def read_sources(
     """
     if select.source is None or isinstance(select.source, tree.Empty):
         return Sources({}, [], select, context, database)
-    aliases = list(dict.fromkeys(one.name for one in leaves(select.source) if one.name))
+    aliases = list(dict.fromkeys(leaf.name for leaf in leaves(select.source) if leaf.name))
     stars = [*(Star(relation_name=alias) for alias in aliases), build.star()]
     try:
-        found = _columns_of(stars, select, context, database, around)
+        listings = _columns_of(stars, select, context, database, around)
     except QueryError:
-        found = []
+        listings = []
         for star in stars:
             try:
-                found += _columns_of([star], select, context, database, around)
+                listings += _columns_of([star], select, context, database, around)
             except QueryError:  # its name does not qualify its columns
                 if star is stars[-1]:
                     raise
-                found.append([])
-    columns = dict(zip(aliases, found, strict=False))
-    sources = Sources(columns, found[-1], select, context, database, around)
+                listings.append([])
+    columns = dict(zip(aliases, listings, strict=False))
+    sources = Sources(columns, listings[-1], select, context, database, around)
     return sources if around is None else replace(sources, names=sources.named(stars[-1]))
 
 
@@ -391,21 +395,21 @@ def _columns_of(
     if around is not None:
         tables = [around.copy(), build.derived(query, ours.LATERAL)]
         query = build.select([Star(relation_name=ours.LATERAL)], build.joined(tables))
-    found: list[list[str]] = [[]]
+    columns: list[list[str]] = [[]]
     for name, _ in describe(context.around(query), database):
         if name.lower() == ours.MARK:  # see preserve_identifier_case
-            found.append([])
+            columns.append([])
         else:
-            found[-1].append(name)
-    return found[:-1]
+            columns[-1].append(name)
+    return columns[:-1]
 
 
 def _unique_reference(name: str, candidates: list[tuple[str, str]], star: Star) -> Column:
-    found = [pair for pair in candidates if pair[1].lower() == name.lower()]
-    if len(found) == 1:
-        return build.column(found[0][1], found[0][0])
+    matching = [pair for pair in candidates if pair[1].lower() == name.lower()]
+    if len(matching) == 1:
+        return build.column(matching[0][1], matching[0][0])
     # If the star's prefix is not a source, it is a struct: `info.*` has `info.year`.
-    table = [star.table] if star.table and not found else []
+    table = [star.table] if star.table and not matching else []
     return build.column(name, *table)
 
 
@@ -415,8 +419,8 @@ def canonical(node: Expression, sources: Sources) -> str:
     def plain(part: object) -> Expression | None:
         if not isinstance(part, Column):
             return None
-        found = sources.resolve(part)
-        names = list(found[::-1]) if found else list(reversed(part.names))
+        expression = sources.resolve(part)
+        names = list(expression[::-1]) if expression else list(reversed(part.names))
         return build.column(*map(str.lower, names))
 
     copy = node.rebuilt(plain)
@@ -426,12 +430,12 @@ def canonical(node: Expression, sources: Sources) -> str:
 
 def _tables_around(select: Select) -> tree.Source | None:
     """The tables of the queries around a SELECT that it may depend on; see left_of."""
-    above, found = list(select.ancestors()), dict[str, tree.Source]()
-    for one in above:
-        if isinstance(one, Select):
-            on_left = takewhile(lambda leaf: leaf not in above, leaves(one.source))
-            found = {leaf.name: leaf.copy() for leaf in on_left} | found
-    return build.joined(found.values()) if found else None
+    above, tables = list(select.ancestors()), dict[str, tree.Source]()
+    for ancestor in above:
+        if isinstance(ancestor, Select):
+            on_left = takewhile(lambda leaf: leaf not in above, leaves(ancestor.source))
+            tables = {leaf.name: leaf.copy() for leaf in on_left} | tables
+    return build.joined(tables.values()) if tables else None
 
 
 def outer_columns(query: Query, database: Database, context: Context) -> list[Column] | None:
@@ -516,5 +520,5 @@ class Kinds:
 
     def is_value(self, value: Expression) -> bool:
         """Whether an expression that reads no table is not NULL."""
-        found = self.database.fetch(f"SELECT {parser().sql(value)}")
-        return bool(found.column(0).null_count == 0)
+        table = self.database.fetch(f"SELECT {parser().sql(value)}")
+        return bool(table.column(0).null_count == 0)

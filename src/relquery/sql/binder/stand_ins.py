@@ -108,19 +108,19 @@ def _is_number(node: Node) -> bool:
 
 def _digits(number: Node) -> int:
     """The number of digits that a number is written with; 0 if it is written as a DOUBLE."""
-    found = number.find(tree.Constant, tree.Parameter)
-    text = str(literal_of(found)) if isinstance(found, tree.Parameter) else ""
-    text = found.text.lower() if isinstance(found, tree.Constant) else text
+    digits = number.find(tree.Constant, tree.Parameter)
+    text = str(literal_of(digits)) if isinstance(digits, tree.Parameter) else ""
+    text = digits.text.lower() if isinstance(digits, tree.Constant) else text
     return 0 if "e" in text else sum(map(str.isdigit, text.lstrip("-0.")))
 
 
 def stubbed(node: N) -> N:
     """A copy of a tree with stand-ins for its calls."""
-    numeric = {id(one) for one in node.find_all(Call) if needs_number(one)}
+    numeric = {id(call) for call in node.find_all(Call) if needs_number(call)}
     whole = node.copy()
     # A copy has other nodes in the same order.
     pairs = zip(node.walk(), list(whole.walk()), strict=True)
-    for copy, is_number in [(two, id(one) in numeric) for one, two in pairs][::-1]:
+    for copy, is_number in [(two, id(original) in numeric) for original, two in pairs][::-1]:
         if isinstance(copy, Call):
             stand_in = _stand_in(copy, is_number).named(copy.alias)
             if copy is whole:
@@ -131,11 +131,11 @@ def stubbed(node: N) -> N:
 
 def _stand_in(call: Call, is_number: bool) -> Expression:
     fields: list[Expression] = [build.text(repr(call.task))]
-    for one in call.fields:
-        if not isinstance(one, Star) or makes_items(one):
-            fields.append(one.copy())
-        elif one.table:
-            fields.append(build.column(one.table))  # the row as one value
+    for field in call.fields:
+        if not isinstance(field, Star) or makes_items(field):
+            fields.append(field.copy())
+        elif field.table:
+            fields.append(build.column(field.table))  # the row as one value
     value: Expression = build.text("")
     if is_number:
         value = build.cast(build.number(0), build.plain_type("DOUBLE"))

@@ -199,7 +199,7 @@ def _named(sql: str, kept: KeptDefinitions) -> frozenset[str]:
     names, lower = ours.FUNCTIONS | {name for _, name in kept.definitions}, sql.lower()
     if not any(name in lower for name in names):
         return frozenset()
-    return names & {one.name.lower() for one in tokenize(sql) if one.is_name}
+    return names & {token.name.lower() for token in tokenize(sql) if token.is_name}
 
 
 def _asks(query: str, kept: KeptDefinitions) -> bool:

@@ -39,7 +39,7 @@ def sentiment(given: LlmFunction) -> Expression:
     if aspects is not None:
         given.options.setdefault("labels", aspects)
     names, sampling = given.labels(), replace(given.sampling(), labels=())
-    if len(given.nodes) > 1 and any(isinstance(literal_of(one), str) for one in given.nodes):
+    if len(given.nodes) > 1 and any(isinstance(literal_of(node), str) for node in given.nodes):
         raise QueryError(
             f"{given.written} has a text that is no column. Aspects are a list, and words of your "
             "own an instruction: AI_SENTIMENT(column, ['price'], instruction := '...')."
@@ -66,7 +66,11 @@ def translate(given: LlmFunction) -> Expression:
     """
     languages = [literal_of(node) for node in given.nodes[1:]]
     *before, target = languages or [None]
-    if len(before) > 1 or not target or not all(isinstance(one, str) for one in languages):
+    if (
+        len(before) > 1
+        or not target
+        or not all(isinstance(language, str) for language in languages)
+    ):
         raise QueryError(
             f"{given.written} needs a text, its language and the one to translate it to, both as "
             "texts: AI_TRANSLATE(column, 'de', 'en'). '' finds the language of each text."
@@ -120,14 +124,14 @@ def redact(given: LlmFunction) -> Expression:
             f"AI_REDACT(column, ['NAME', 'EMAIL']). Kinds: {', '.join(OF_MODELS)}."
         )
     output = personal_data(kinds)
-    meant = "; ".join(f"{one}: {_ABOUT[one]}" for one in kinds if one in _ABOUT)
+    meant = "; ".join(f"{kind}: {_ABOUT[kind]}" for kind in kinds if kind in _ABOUT)
     _ask(
         "List the personal data in the text, each part as it is written there, with its category. "
         f"What is in brackets has been replaced already.{meant and f' {meant}.'}",
         given,
     )
-    sampling, found = given.sampling(), tuple(one for one in KINDS if one in kinds)
-    return typed(output, sampling, given, kind="redact", redact=found)
+    sampling, wanted = given.sampling(), tuple(kind for kind in KINDS if kind in kinds)
+    return typed(output, sampling, given, kind="redact", redact=wanted)
 
 
 def personal_data(kinds: Sequence[str]) -> Output:

@@ -65,8 +65,8 @@ def to_arrow(relation: Any, most: Most | None = None) -> pa.Table:
     kinds = relation.types
     if any(_has_interval(kind) or _is_foreign(kind) for kind in kinds):
         items = (
-            f"{_readable(f'#{at}', kind)} AS {quoted(name)}"
-            for at, (kind, name) in enumerate(zip(kinds, relation.columns, strict=True), 1)
+            f"{_readable(f'#{index}', kind)} AS {quoted(name)}"
+            for index, (kind, name) in enumerate(zip(kinds, relation.columns, strict=True), 1)
         )
         relation = relation.project(", ".join(items))
     table = read(relation, most)
@@ -163,10 +163,12 @@ def _in_days(value: str, kind: Any) -> str:
         whole = f"CASE union_tag({_ITEM}) {' '.join(whens)} END"
     else:
         values = [
-            _in_days(f"struct_extract_at({_ITEM}, {at})", part)
-            for at, (_, part) in enumerate(parts, 1)
+            _in_days(f"struct_extract_at({_ITEM}, {index})", part)
+            for index, (_, part) in enumerate(parts, 1)
         ]
-        named = (f"{quoted(name)} := {one}" for (name, _), one in zip(parts, values, strict=True))
+        named = (
+            f"{quoted(name)} := {value}" for (name, _), value in zip(parts, values, strict=True)
+        )
         made = (
             f"row({', '.join(values)})"
             if kind.id == "tuple"

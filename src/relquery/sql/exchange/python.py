@@ -32,7 +32,7 @@ _NANOSECONDS = 1000  # of a microsecond, the least that Python's times count
 
 def to_rows(table: pa.Table) -> list[tuple[Any, ...]]:
     """The rows of a table as DuckDB's client gives them; as in `to_plain` if that cannot."""
-    names = [f"c{at}" for at in range(table.num_columns)]
+    names = [f"c{index}" for index in range(table.num_columns)]
     if not names:
         return []
     items = [_as_read(name, field) for name, field in zip(names, table.schema, strict=True)]
@@ -91,10 +91,10 @@ def _nested(array: pa.Array, kind: Any) -> Iterable[Any]:
 
 def _structs(array: pa.Array, kind: Any) -> Iterable[Any]:
     """Of structs, tuples and unions."""
-    names = [array.type.field(at).name for at in range(array.type.num_fields)]
+    names = [array.type.field(index).name for index in range(array.type.num_fields)]
     columns = [
-        _values(array.field(at), part)
-        for at, part in zip(range(len(names)), _parts(kind), strict=False)
+        _values(array.field(index), part)
+        for index, part in zip(range(len(names)), _parts(kind), strict=False)
     ]
     if pa.types.is_union(array.type):
         codes = array.type_codes.to_pylist()
@@ -161,8 +161,8 @@ def _moments(array: pa.Array) -> list[Any]:
         return _representable(array)
     is_text = pa.array(beyond)
     texts = as_text(pa.chunked_array([array.filter(is_text)])).to_pylist()
-    found, others = iter(texts), iter(_representable(array.filter(pa.array(~beyond))))
-    return [next(found if one else others) for one in beyond.tolist()]
+    moments, others = iter(texts), iter(_representable(array.filter(pa.array(~beyond))))
+    return [next(moments if is_inside else others) for is_inside in beyond.tolist()]
 
 
 def _representable(array: pa.Array) -> list[Any]:
@@ -268,7 +268,7 @@ def for_parquet(table: pa.Table, names: list[str]) -> pa.Table:
 
 def holds(kind: pa.DataType, wanted: Callable[[pa.DataType], bool]) -> bool:
     """Whether `wanted` accepts a type or a type nested in it."""
-    parts = (kind.field(at).type for at in range(kind.num_fields))
+    parts = (kind.field(index).type for index in range(kind.num_fields))
     return wanted(kind) or any(holds(part, wanted) for part in parts)
 
 

@@ -170,13 +170,13 @@ class _CallAnswers:
         once = [
             NO_ANSWER if row in self.retried else answer for row, answer in enumerate(self.answers)
         ]
-        found = ask_again(prompts, once, dispatch.question.task, dispatch.context)
-        for row, answer in found.items():
+        answers = ask_again(prompts, once, dispatch.question.task, dispatch.context)
+        for row, answer in answers.items():
             dispatch.sent += answer.attempts > self.answers[row].attempts
             self.answers[row] = answer
             self._check(row, answer)
-        self.retried.update(found)
-        return any(answer.error is None for answer in found.values())
+        self.retried.update(answers)
+        return any(answer.error is None for answer in answers.values())
 
     def _put(self, row: int, answer: Answer) -> None:
         hold = self.shared.setdefault if len(self.shared) < _MOST_SHARED else self.shared.get
@@ -210,9 +210,9 @@ class EarlierAnswers:
         every = np.arange(question.rows)
         if not self._answers:
             return every, every[:0], []
-        found = [self._answers.get(one) for one in _inputs(question, every)]
-        is_known = np.array([answer is not None for answer in found], dtype=np.bool_)
-        known = [answer for answer in found if answer is not None]
+        answers = [self._answers.get(key) for key in _inputs(question, every)]
+        is_known = np.array([answer is not None for answer in answers], dtype=np.bool_)
+        known = [answer for answer in answers if answer is not None]
         return np.flatnonzero(~is_known), np.flatnonzero(is_known), known
 
     def add(self, question: Question, replies: Replies) -> None:

@@ -82,7 +82,7 @@ def _by_labels(own: dict[str, Any]) -> CascadeConfig:
 
 def has_cascade(calls: Iterable[PlannedCall], context: ExecutionContext) -> bool:
     """Whether one of some calls is answered by a cascade, which must see all rows at once."""
-    return any(cascade_of(one.task, context.config, one.text) is not None for one in calls)
+    return any(cascade_of(call.task, context.config, call.text) is not None for call in calls)
 
 
 def proxies_of(
@@ -178,9 +178,9 @@ def ask_cascade(
     ]
     replies = run.replies(answers)
     said = report_of(decision, run.weights, targets).summary
-    found = Proxied(replies, "; ".join(said), proxy, backend, seconds)
-    saved = _saved(found, run.calls - len(heard), context.backend)
-    return replace(found, note="; ".join([*said, *saved]))
+    proxied = Proxied(replies, "; ".join(said), proxy, backend, seconds)
+    saved = _saved(proxied, run.calls - len(heard), context.backend)
+    return replace(proxied, note="; ".join([*said, *saved]))
 
 
 @dataclass(slots=True)
@@ -204,8 +204,8 @@ class CascadeRun:
     ) -> CascadeRun:
         """Nothing asked yet."""
         of_row = Inputs.of(question).of_row
-        found, first, rows = np.unique(of_row, return_index=True, return_counts=True)
-        is_asked = found >= 0
+        rows_of, first, rows = np.unique(of_row, return_index=True, return_counts=True)
+        is_asked = rows_of >= 0
         return cls(question, context, comparison, of_row, first[is_asked], rows[is_asked])
 
     @property
@@ -226,7 +226,7 @@ class CascadeRun:
         self.asked.append(replies)
         place = np.empty(len(order), np.int64)
         place[order] = replies.of_row
-        return [replies.answers[at] for at in place.tolist()]
+        return [replies.answers[index] for index in place.tolist()]
 
     def columns(self) -> list[pa.ChunkedArray]:
         """The fields of each input, as texts."""
@@ -239,7 +239,7 @@ class CascadeRun:
         columns = self.columns()
         if not columns:
             return pa.array([""] * self.calls)
-        joined = pc.binary_join_element_wise(*(one.fill_null("") for one in columns), "\n")
+        joined = pc.binary_join_element_wise(*(column.fill_null("") for column in columns), "\n")
         return joined.combine_chunks() if isinstance(joined, pa.ChunkedArray) else joined
 
     def replies(self, answers: Sequence[Answer]) -> Replies:
@@ -275,15 +275,15 @@ def _ask_proxy(run: CascadeRun, context: ExecutionContext, cascade: CascadeConfi
 
 def _scores(proxy: Replies, calls: int, labels: tuple[str, ...]) -> tuple[Floats, list[str]]:
     """(probabilities of the labels (labels, calls), NaN without; the likeliest label of each)."""
-    found = np.full((len(labels), calls), np.nan)
-    for call, at in enumerate(proxy.of_row.tolist()):
-        logs = proxy.answers[at].scores if at >= 0 else None
-        if logs is not None and proxy.answers[at].error is None:
-            found[:, call] = [exp(logs.get(label, -np.inf)) for label in labels]
+    scores = np.full((len(labels), calls), np.nan)
+    for call, place in enumerate(proxy.of_row.tolist()):
+        logs = proxy.answers[place].scores if place >= 0 else None
+        if logs is not None and proxy.answers[place].error is None:
+            scores[:, call] = [exp(logs.get(label, -np.inf)) for label in labels]
     with np.errstate(invalid="ignore"):
-        found /= found.sum(axis=0)
-    best = np.where(np.isnan(found), -1, found).argmax(axis=0)
-    return found, [labels[at] for at in best.tolist()]
+        scores /= scores.sum(axis=0)
+    best = np.where(np.isnan(scores), -1, scores).argmax(axis=0)
+    return scores, [labels[place] for place in best.tolist()]
 
 
 def _saved(found: Proxied, spared: int, backend: Backend) -> list[str]:

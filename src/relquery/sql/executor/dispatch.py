@@ -82,8 +82,8 @@ class CacheLookup:
         if self.ledger is None or self.keys is None:
             return CacheLookup(rows, None, None, {})
         keys = (self.keys if inputs is None else self.keys.part(inputs.tolist())).marked(mark)
-        found = self.ledger.find(keys)
-        known = {int(rows[at]): answer for at, answer in found.items()}
+        answers = self.ledger.find(keys)
+        known = {int(rows[place]): answer for place, answer in answers.items()}
         return CacheLookup(rows, self.ledger, keys, known, self.is_settled)
 
     def lacks(self, inputs: Int64s) -> Int64s:
@@ -146,12 +146,12 @@ def answer_prompts(
     """
     lookup = CacheLookup.of(prompts, sampling, context, is_settled=is_settled)
     known, missing = lookup.known, lookup.lacks(lookup.inputs)
-    some = [prompts[at] for at in missing]
+    some = [prompts[index] for index in missing]
     with closing(lookup.deliver(some, missing, sampling, context)) as stream:
-        for at, answer in stream:
-            known[at] = answer
+        for index, answer in stream:
+            known[index] = answer
             on_answer(len(known), answer)
-    return [known.get(at, NO_ANSWER) for at in range(len(prompts))]
+    return [known.get(index, NO_ANSWER) for index in range(len(prompts))]
 
 
 def ask_again(
@@ -162,20 +162,22 @@ def ask_again(
     An answer that is still not valid is given as it is.
     """
     troubles = {
-        at: trouble
-        for at, answer in enumerate(answers)
+        index: trouble
+        for index, answer in enumerate(answers)
         if (trouble := read_answer(answer, task)[1]) and answer.text is not None
     }
     again = [
-        (*prompts[at], Span(_AGAIN.format(answers[at].text, trouble), Role.USER))
-        for at, trouble in troubles.items()
+        (*prompts[index], Span(_AGAIN.format(answers[index].text, trouble), Role.USER))
+        for index, trouble in troubles.items()
     ]
     is_settled = any(map(is_known, answers))
     new_ones = answer_prompts(again, task.sampling, context, is_settled=is_settled)
-    found = dict(zip(troubles, new_ones, strict=True))
+    by_index = dict(zip(troubles, new_ones, strict=True))
     return {
-        at: replace(new.with_cost_of(answers[at]), attempts=answers[at].attempts + new.attempts)
-        for at, new in found.items()
+        index: replace(
+            new.with_cost_of(answers[index]), attempts=answers[index].attempts + new.attempts
+        )
+        for index, new in by_index.items()
     }
 
 

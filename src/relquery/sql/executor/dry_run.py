@@ -47,7 +47,7 @@ def dry_run(plan: StatementPlan, database: Database, scratch: Scratch) -> dict[i
             second.run(plan)
         except QueryError as error:
             raise (reason if is_aborted(error) else error) from None
-    return {at: rows.again() for at, rows in first.kept.items()}
+    return {index: rows.again() for index, rows in first.kept.items()}
 
 
 @dataclass(slots=True)
@@ -67,12 +67,12 @@ class DryRun:
     def run(self, plan: StatementPlan) -> None:
         """Go through all of a plan."""
         sql = ""
-        for at, select in enumerate(plan.selects):
+        for index, select in enumerate(plan.selects):
             query: Node = select.context.around(select.base)
             tables = [table.table for table in query.find_all(Table)]
             rows = Rows.of(select, self.database, self.scratch)
             if not any(table.startswith("_rq_table_") for table in tables):
-                self.kept[at] = rows
+                self.kept[index] = rows
             StageWalker(rows, self.ask, Counter(), costs=None).run()
             rows.bind_checks()
             self.depends = True
@@ -117,7 +117,7 @@ def _of_shape(shape: Shape, row: int) -> Any:
         return [_of_shape(shape.item, row)] * (1 if shape.size is None else shape.size)
     if shape.values:
         return str(shape.values[row % len(shape.values)])
-    return next((one for one in (str(row), *_VALUES) if shape.read(one) is not None), "1")
+    return next((value for value in (str(row), *_VALUES) if shape.read(value) is not None), "1")
 
 
 _VALUES = ("1", "true", "2000-01-01", "12:00:00", "2000-01-01T12:00:00", "2000-01-01T12:00:00Z",
@@ -133,21 +133,28 @@ def _check_insert(shell: Shell, query: str, database: Database) -> None:
     known = {name.lower() for name in names}
     if len(names) != len(given) or not known <= types.keys():
         return
-    listing = ", ".join(f"c{at}" for at in range(len(given)))
+    listing = ", ".join(f"c{index}" for index in range(len(given)))
     items = ", ".join(
-        f"CAST(c{at} AS {types[name.lower()]}) AS {quoted(name)}" for at, name in enumerate(names)
+        f"CAST(c{index} AS {types[name.lower()]}) AS {quoted(name)}"
+        for index, name in enumerate(names)
     )
     source = f"SELECT {items} FROM ({query}) AS {ours.ROWS}({listing})"
     database.execute(f"EXPLAIN ANALYZE {source}")
     replaces = "CONFLICT" in shell.tail.upper() or " OR " in f" {shell.head.upper()} "
-    for one in database.constraints(shell.path):
-        if not known.issuperset(map(str.lower, one.columns)):
+    for constraint in database.constraints(shell.path):
+        if not known.issuperset(map(str.lower, constraint.columns)):
             continue
-        for breach in _breaches(one, source, "" if replaces else shell.target):
-            found = database.fetch(f"{breach} LIMIT 1")
-            if found.num_rows:
-                row = ", ".join(f"{name} = {found[name][0].as_py()!r}" for name in one.columns)
-                what = one.text if one.kind != "NOT NULL" else f"NOT NULL of {one.columns[0]}"
+        for breach in _breaches(constraint, source, "" if replaces else shell.target):
+            rows = database.fetch(f"{breach} LIMIT 1")
+            if rows.num_rows:
+                row = ", ".join(
+                    f"{name} = {rows[name][0].as_py()!r}" for name in constraint.columns
+                )
+                what = (
+                    constraint.text
+                    if constraint.kind != "NOT NULL"
+                    else f"NOT NULL of {constraint.columns[0]}"
+                )
                 raise QueryError(f"{shell.target} rejects the rows: {row} violates {what}.")
 
 

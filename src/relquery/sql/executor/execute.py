@@ -97,8 +97,8 @@ class Execution:
         if plan.enough is not None:  # the dry run has filled the tables
             for select in plan.selects:
                 self.scratch.clear(select.table)
-        for at, select in enumerate(plan.selects):
-            rows = self.ready.get(at) or self.start(select, self.database, self.scratch)
+        for index, select in enumerate(plan.selects):
+            rows = self.ready.get(index) or self.start(select, self.database, self.scratch)
             rows.weights = weights_of(select.calls, self.context)
             rows.whole = has_cascade(select.calls, self.context)
             walker = StageWalker(rows, self.ask, self.paid.kinds, self.check)
@@ -120,8 +120,8 @@ class Execution:
             else:
                 sql = rows.final()
         if plan.outer is not None:
-            for one in plan.checks:
-                self._note_errors(self._outer_errors(one))
+            for check in plan.checks:
+                self._note_errors(self._outer_errors(check))
             sql = parser().sql(plan.outer)
         return plan.bound.shell.around(sql), numbered
 
@@ -129,22 +129,22 @@ class Execution:
         """Go through the stages of a SELECT for some of its rows at a time, until the statement has
         enough."""
         rows, number = walker.rows, walker.rows.together()
-        before = found = self._count(plan)
+        before = count = self._count(plan)
         begin = end = 0
-        while found < enough and begin <= number.max(initial=0):
-            end += rows_to_limit(enough - found, Seen(begin, found - before))
+        while count < enough and begin <= number.max(initial=0):
+            end += rows_to_limit(enough - count, Seen(begin, count - before))
             end = max(end, len(number) if rows.whole else 0)
             rows.alive = np.flatnonzero((number >= begin) & (number < end))
             begin = end
             walker.run()
             self.scratch.add(rows.plan.table, rows.final())
-            found = self._count(plan)
+            count = self._count(plan)
 
     def _count(self, plan: StatementPlan) -> int:
         """How many rows a statement returns so far."""
         assert plan.outer is not None
-        found = self.database.fetch(f"SELECT count(*) FROM ({parser().sql(plan.outer)})")
-        return int(found.column(0)[0].as_py())
+        table = self.database.fetch(f"SELECT count(*) FROM ({parser().sql(plan.outer)})")
+        return int(table.column(0)[0].as_py())
 
     def ask(
         self, name: str, call: PlannedCall, rows: Rows, wanted: Int64s, where: Expression | None
@@ -179,10 +179,10 @@ class Execution:
         else:
             replies = ask(question, context, repeats.comparison)
         repeats.add(question, replies)
-        columns, at = rows.of_call(call.index), np.arange(len(answers))
+        columns, numbers = rows.of_call(call.index), np.arange(len(answers))
         read = completed(replies.answers, replies.of_row, given.part(new), call.task)
         failed = columns.store(*read, wanted[new], call.task, name)
-        read = completed(answers, at, given.part(known), call.task)
+        read = completed(answers, numbers, given.part(known), call.task)
         failed += columns.store(*read, wanted[known], call.task, name)
         self._note_errors(self._row_errors(call, sorted(failed), rows, name))
         of_proxy = 0.0 if proxied is None else proxied.seconds
@@ -217,7 +217,7 @@ class Execution:
     ) -> None:
         """Count what a proxy took as a stage of its own."""
         name, spent = proxy_stage(stage.name, proxied.kind), dict[str, Any](proxy.spent)
-        found = replace(
+        noted = replace(
             stage,
             name=name,
             calls=proxy.sent,
@@ -233,19 +233,19 @@ class Execution:
             note=None,
         )
         earlier = self.paid.stages.get(name)
-        self.paid.stages[name] = found if earlier is None else earlier.plus(found)
+        self.paid.stages[name] = noted if earlier is None else earlier.plus(noted)
 
     def _embed(self, texts: pa.Array) -> Floats:
         """Vectors of texts, (texts, dimensions), of the connection's embedder; NaN for none."""
         table = pa.table({ours.ROW: np.arange(len(texts)), ours.VALUE: texts})
         view = self.scratch.view(table, "embedded")
-        found = self.database.fetch(
+        fetched = self.database.fetch(
             f"SELECT {ours.EMBED}({ours.VALUE}) FROM {view} ORDER BY {ours.ROW}"
         )
-        vectors = found.column(0).to_pylist()
-        width = max((len(one) for one in vectors if one is not None), default=0)
+        vectors = fetched.column(0).to_pylist()
+        width = max((len(vector) for vector in vectors if vector is not None), default=0)
         none = [float("nan")] * width
-        return np.array([none if one is None else one for one in vectors], np.float64)
+        return np.array([none if vector is None else vector for vector in vectors], np.float64)
 
     def _in_known_order(self, call: PlannedCall) -> PlannedCall:
         """A call with its fields as in the first call that asks the same of fields so named, where
@@ -253,8 +253,8 @@ class Execution:
         task, config = call.task, self.context.config
         if task.has_places or task.sides or config.order == "original" or config.guard is not None:
             return call
-        kinds = {one.name: (one.is_module, one.is_bag) for one in call.fields}
-        order = {name: at for at, name in enumerate(kinds)}
+        kinds = {field.name: (field.is_module, field.is_bag) for field in call.fields}
+        order = {name: index for index, name in enumerate(kinds)}
         order = self._orders.setdefault((task.asks, frozenset(kinds.items())), order)
         return replace(call, fields=tuple(sorted(call.fields, key=lambda one: order[one.name])))
 
@@ -265,10 +265,10 @@ class Execution:
             self._note_errors(self._row_errors(call, failed, rows, name))
 
     def _note_errors(self, errors: Iterable[RowError]) -> None:
-        for one in errors:
+        for error in errors:
             if self.context.config.on_error == "raise":
-                raise RequestError(failure_message(one.stage, one.inputs, one.error))
-            self.paid.errors.append(one)
+                raise RequestError(failure_message(error.stage, error.inputs, error.error))
+            self.paid.errors.append(error)
 
     def _outer_errors(self, one: OuterCheck) -> Iterator[RowError]:
         """Answers that are not valid values where an outer SELECT reads them."""
@@ -304,18 +304,18 @@ def _reasons(table: pa.Table, rows: Rows) -> tuple[pa.Table, Reasons]:
     numbers, table = table.column(last).to_numpy(), table.remove_column(last)
     failed = [row for of_call in troubles.values() for row in of_call]
     at_fault = np.flatnonzero(np.isin(numbers, failed)).tolist()
-    found: dict[tuple[int, int], str] = {}
+    reasons: dict[tuple[int, int], str] = {}
     for column, item in enumerate(rows.plan.final.items):
         calls = list(answers_in(item))
         for call in calls:  # grows by those whose answers a call's fields read
-            calls += [one.call for one in rows.plan.calls[call].needs if one.call not in calls]
+            calls += [need.call for need in rows.plan.calls[call].needs if need.call not in calls]
         is_null = table.column(column).is_null().to_pylist() if calls else []
         for row in at_fault if calls else []:
             said = (troubles.get(call, {}).get(int(numbers[row])) for call in calls)
             trouble = next(filter(None, said), None)
             if trouble is not None and is_null[row]:
-                found[row, column] = trouble
-    return table, found
+                reasons[row, column] = trouble
+    return table, reasons
 
 
 # Where a stage has told no row from another: one answer for all, or scores that lie together
@@ -349,11 +349,11 @@ def _note(task: Task, values: Sequence[str]) -> str | None:
     texts = sampling.texts if isinstance(sampling, Compared) else sampling.labels
     if task.kind != "row" or not texts:
         return None
-    found = {value if value in texts else "another text" for value in values}
-    if len(found) > 1:
+    seen = {value if value in texts else "another text" for value in values}
+    if len(seen) > 1:
         return None
     return (
-        f"all {len(values):,} rows have the same answer ({found.pop()}), so nothing was learnt. "
+        f"all {len(values):,} rows have the same answer ({seen.pop()}), so nothing was learnt. "
         "AI_SCORE with this question shows how near the others come; try other words or a larger "
         "model."
     )

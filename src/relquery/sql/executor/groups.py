@@ -60,9 +60,9 @@ class _Rounds:
             check_complete(answer, self.question, self.context.config)
             self.context.tell(self.question.name, len(self.given) + done, self.total)
 
-        found = answer_prompts(prompts, sampling, self.context, on_answer)
-        self.given += found
-        return found
+        given = answer_prompts(prompts, sampling, self.context, on_answer)
+        self.given += given
+        return given
 
     def replies(self, answers: Sequence[Answer], of_row: Int64s) -> Replies:
         """What is made of the answers of all rounds."""
@@ -79,22 +79,24 @@ def ask_groups(question: Question, context: ExecutionContext) -> Replies:
     forest, of_row = forest_of(task, lists, context.backend)
     rounds, given = _Rounds(question, context, len(forest.trees)), dict[int, Answer]()
     for level in forest.levels():
-        troubles = {at: _trouble_below(forest, at, given, task) for at in level}
-        ready = [at for at, trouble in troubles.items() if trouble is None]
+        troubles = {index: _trouble_below(forest, index, given, task) for index in level}
+        ready = [index for index, trouble in troubles.items() if trouble is None]
         prompts = [
-            forest.prompt(at, [given[one].text or "" for one in forest.trees[at].below])
-            for at in ready
+            forest.prompt(index, [given[child].text or "" for child in forest.trees[index].below])
+            for index in ready
         ]
         given.update(zip(ready, rounds.answers(prompts, task.sampling), strict=True))
         given.update(
-            (at, _failed(f"A part of the group: {trouble}"))
-            for at, trouble in troubles.items()
+            (index, _failed(f"A part of the group: {trouble}"))
+            for index, trouble in troubles.items()
             if trouble is not None
         )
     if context.config.on_error == "raise" and None in forest.roots:
         raise RequestError(failure_message(question.name, {}, forest.trouble))
     refused = _failed(forest.trouble)
-    return rounds.replies([refused if at is None else given[at] for at in forest.roots], of_row)
+    return rounds.replies(
+        [refused if index is None else given[index] for index in forest.roots], of_row
+    )
 
 
 def forest_of(task: Task, lists: pa.ChunkedArray, backend: Backend) -> tuple[Forest, Int64s]:
@@ -118,7 +120,7 @@ def _items(text: str | None) -> Sequence[str]:
 
 def _trouble_below(forest: Forest, at: int, given: dict[int, Answer], task: Task) -> str | None:
     """Why an answer that a call reads is missing; None if all are there."""
-    for answer in (given[one] for one in forest.trees[at].below):
+    for answer in (given[child] for child in forest.trees[at].below):
         # The beginning of an answer for a part says much of it, too.
         is_begun = answer.finish is Finish.LENGTH and answer.text is not None
         if not is_begun and (trouble := problem(answer, task.sampling)) is not None:
@@ -139,19 +141,19 @@ def ask_matches(question: Question, context: ExecutionContext) -> Replies:
     matches = Matches.of(task, question.cells, context.backend)
     rounds = _Rounds(question, context, len(matches.sizes))
     by_size: dict[int, list[int]] = {}
-    for at, size in enumerate(matches.sizes):
-        by_size.setdefault(size, []).append(at)
+    for index, size in enumerate(matches.sizes):
+        by_size.setdefault(size, []).append(index)
     given: dict[int, Answer] = {}
     for size, calls in by_size.items():  # calls with as many candidates have one form of answer
         sampling = replace(task.sampling, schema=numbers_up_to(size).schema)
-        found = rounds.answers([matches.prompts[at] for at in calls], sampling)
-        given.update(zip(calls, found, strict=True))
-    read = {at: _numbers(answer, matches.sizes[at], task) for at, answer in given.items()}
+        answers = rounds.answers([matches.prompts[index] for index in calls], sampling)
+        given.update(zip(calls, answers, strict=True))
+    read = {index: _numbers(answer, matches.sizes[index], task) for index, answer in given.items()}
     replies = []
-    for at, number in matches.place:
-        numbers, trouble = read[at]
+    for index, number in matches.place:
+        numbers, trouble = read[index]
         if trouble is not None:
-            replies.append(Answer(given[at].text, Finish.ERROR, trouble))
+            replies.append(Answer(given[index].text, Finish.ERROR, trouble))
         else:
             replies.append(_YES if number in numbers else _NO)
     return rounds.replies(replies, matches.of_row)
@@ -208,7 +210,7 @@ class Matches:
         (asked_texts, _), (candidate_texts, _) = sides[1 - given], sides[given]
 
         def prompt(asked: int, candidates: Sequence[int]) -> Prompt:
-            listed = [candidate_texts[one] for one in candidates]
+            listed = [candidate_texts[candidate] for candidate in candidates]
             return _prompt(task.prompt, asked_texts[asked], listed)
 
         def fits(asked: int, candidates: tuple[int, ...]) -> bool:
@@ -226,8 +228,8 @@ class Matches:
             for part in halved(tuple(candidates[start : start + most]), partial(fits, asked))
         )
         where = {
-            (asked, candidate): (at, number)
-            for at, (part, asked) in enumerate(calls)
+            (asked, candidate): (index, number)
+            for index, (part, asked) in enumerate(calls)
             for number, candidate in enumerate(part, 1)
         }
         place = [where[asked, candidate] for asked, candidate in pairs.tolist()]
@@ -237,12 +239,12 @@ class Matches:
 
 def _side(table: pa.Table, cells: Cells, task: Task, side: int) -> tuple[list[str], Int64s]:
     """(the fields of each distinct row of one table as sent, the distinct row of each row)."""
-    fields = [at for at, one in enumerate(task.sides) if one == side]
+    fields = [index for index, side_of_field in enumerate(task.sides) if side_of_field == side]
     table = table.select(fields)
     first, of_row = distinct_rows(encode(table).codes.reshape(table.num_rows, len(fields)))
     columns = []
-    for at, column in zip(fields, table.take(pa.array(first)).columns, strict=True):
-        write = partial(JSON.piece, JSON.label(cells.names[at]), cells.forms[at])
+    for index, column in zip(fields, table.take(pa.array(first)).columns, strict=True):
+        write = partial(JSON.piece, JSON.label(cells.names[index]), cells.forms[index])
         columns.append(map(write, column.to_pylist()))
     return list(map(JSON.separator.join, zip(*columns, strict=True))), of_row
 
@@ -256,8 +258,8 @@ def _side_of_candidates(pairs: Int64s) -> int:
 
 def _prompt(question: str, asked: str, candidates: Sequence[str]) -> Prompt:
     listing = "\n".join(
-        f"{number}. {{{one}}}".replace(JSON.separator, ", ")
-        for number, one in enumerate(candidates, 1)
+        f"{number}. {{{candidate}}}".replace(JSON.separator, ", ")
+        for number, candidate in enumerate(candidates, 1)
     )
     head = (
         f"Answer the below query for each candidate:\n{question}\n"

@@ -54,9 +54,9 @@ class OrderAgreement:
         cls, reordered: CacheLookup, written: CacheLookup, task: Task, least: float
     ) -> OrderAgreement:
         """Compare the answers to the same inputs in both orders."""
-        inputs, one, other = reordered.inputs, reordered.known, written.known
-        pairs = ((one.get(row, NO_ANSWER), other.get(row, NO_ANSWER)) for row in inputs.tolist())
-        return cls(inputs, one, other, sum(agree(*pair, task) for pair in pairs), least)
+        inputs, known, other = reordered.inputs, reordered.known, written.known
+        pairs = ((known.get(row, NO_ANSWER), other.get(row, NO_ANSWER)) for row in inputs.tolist())
+        return cls(inputs, known, other, sum(agree(*pair, task) for pair in pairs), least)
 
     @property
     def compared(self) -> int:

@@ -74,7 +74,9 @@ def steps_of(
     while left:
         call = order.next(left, known)
         left.remove(call)
-        checks = (one for one in part.checks if call in one.needs and one.needs.isdisjoint(left))
+        checks = (
+            check for check in part.checks if call in check.needs and check.needs.isdisjoint(left)
+        )
         steps.append(CallStep(call, order.where(call, known), tuple(checks)))
         known |= {call}
     return tuple(steps)
@@ -82,7 +84,12 @@ def steps_of(
 
 def has_sides(part: CallGroup) -> bool:
     """Whether answers can show that another order of the calls is better."""
-    return any(one.is_side for places in part.places.values() for place in places for one in place)
+    return any(
+        condition.is_side
+        for places in part.places.values()
+        for place in places
+        for condition in place
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +119,9 @@ class _Order:
         """The condition for a call to be asked, given that some are answered."""
         guards = []
         for place in self.part.places.get(call, ()):
-            where = guard([one.holds for one in place if known >= self.answers(one.holds)])
+            where = guard(
+                [condition.holds for condition in place if known >= self.answers(condition.holds)]
+            )
             if where is None:
                 return None
             guards.append(where)
@@ -123,11 +132,15 @@ class _Order:
     ) -> float:
         """What some calls cost together if one goes first, and others only where they are read."""
         known, total = done | {first}, cost(first)
-        for call in (one for one in rivals if one != first):
+        for call in (rival for rival in rivals if rival != first):
             most = 0.0  # the share of rows in which it is read at one of its places
             for place in self.part.places.get(call, ()):
-                decided = (one.holds for one in place if first in self.answers(one.holds) <= known)
-                most = max(most, prod(share(one, first) for one in decided))
+                decided = (
+                    condition.holds
+                    for condition in place
+                    if first in self.answers(condition.holds) <= known
+                )
+                most = max(most, prod(share(condition, first) for condition in decided))
             total += cost(call) * most
         return total
 
@@ -135,9 +148,13 @@ class _Order:
         """The calls of the conditions around a call: of other sides of ANDs and ORs, or of what
         decides by itself whether it is read.
         """
-        conditions = (one for place in self.part.places.get(call, ()) for one in place)
-        found = (self.answers(one.holds) for one in conditions if one.is_side == is_side)
-        return frozenset().union(*found) - {call}
+        conditions = (condition for place in self.part.places.get(call, ()) for condition in place)
+        answers = (
+            self.answers(condition.holds)
+            for condition in conditions
+            if condition.is_side == is_side
+        )
+        return frozenset().union(*answers) - {call}
 
 
 _CHARACTERS = 4  # per token
@@ -231,7 +248,7 @@ def _unanswered(call: PlannedCall, rows: Rows, some: Int64s) -> tuple[int, float
     known = pa.table({ours.ROW: np.arange(rows.count), ours.ASKED: asked})
     view = rows.scratch.view(known, f"asked_{rows.base}")
     texts = [f"CAST({field.sql} AS VARCHAR)" for field in call.fields] or ["NULL"]
-    keys = [ours.field(at) for at in range(len(texts))]
+    keys = [ours.field(index) for index in range(len(texts))]
     named = ", ".join(f"{text} AS {key}" for text, key in zip(texts, keys, strict=True))
     size = " + ".join(f"coalesce(length({key}), 0)" for key in keys)
     query = (
@@ -240,8 +257,8 @@ def _unanswered(call: PlannedCall, rows: Rows, some: Int64s) -> tuple[int, float
         f"GROUP BY {', '.join(keys)} HAVING NOT bool_or({ours.ASKED}))"
     )
     try:
-        found = rows.database.fetch(rows.sql(query, np.union1d(some, np.flatnonzero(asked))))
+        table = rows.database.fetch(rows.sql(query, np.union1d(some, np.flatnonzero(asked))))
     except QueryError:  # some rows may never be asked
         return int((~asked[some]).sum()), 0.0
-    number, mean = (column[0].as_py() for column in found.columns)
+    number, mean = (column[0].as_py() for column in table.columns)
     return number, float(mean)

@@ -120,10 +120,12 @@ def ask_by_labels(
         verdict, heard = _check(run, claim.said, cascade.targets)
         note = _outcome(run, claim, verdict, cascade.targets)
         claim = claim if verdict.holds else replace(claim, said=np.full(run.calls, _UNKNOWN))
-    rest = [at for at in np.flatnonzero(claim.said == _UNKNOWN).tolist() if at not in heard]
+    rest = [
+        index for index in np.flatnonzero(claim.said == _UNKNOWN).tolist() if index not in heard
+    ]
     if rest:
         heard |= zip(rest, run.ask(rest), strict=True)
-    answers = [heard.get(at) or _SAID[yes] for at, yes in enumerate(claim.said.tolist())]
+    answers = [heard.get(index) or _SAID[yes] for index, yes in enumerate(claim.said.tolist())]
     proxy = claim.replies
     backend = context.backend if proxy else None
     return Proxied(run.replies(answers), note, proxy, backend, seconds, LABELS)
@@ -186,7 +188,7 @@ def _labels(
     name = proxy_stage(run.question.name, LABELS)
     replies = ask(Question(name, task.in_form(context.config), len(texts), cells), context)
     values = [read_answer(answer, task)[0] for answer in replies.answers]
-    numbers = [proposal.labels.index(one) if one in proposal.labels else -1 for one in values]
+    numbers = [proposal.labels.index(value) if value in proposal.labels else -1 for value in values]
     of_text = np.array([*numbers, -1])[replies.of_row]
     of_text = np.append(of_text, -1)
     places = [pc.index_in(column, texts.column(0)).fill_null(-1) for column in columns]

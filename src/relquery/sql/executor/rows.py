@@ -62,16 +62,16 @@ class AnswerColumns:
         troubles = _by_row([trouble for _, trouble in read], of_row)
         lost = np.flatnonzero([trouble is not None for trouble in troubles])
         self.lost[rows[lost]] = True
-        found: list[int] = rows[lost].tolist()
-        self.troubles.update(zip(found, troubles[lost], strict=True))
-        return found
+        numbers: list[int] = rows[lost].tolist()
+        self.troubles.update(zip(numbers, troubles[lost], strict=True))
+        return numbers
 
 
 def _by_row(items: Sequence[object], of_row: Int64s) -> Objects:
     """The item of each row. Items may be lists, which numpy would take for rows of an array."""
     column = np.empty(len(items) + 1, dtype=object)
-    for at, item in enumerate(items):
-        column[at] = item
+    for index, item in enumerate(items):
+        column[index] = item
     by_row: Objects = column[of_row]
     return by_row
 
@@ -155,8 +155,8 @@ class Rows:
         return self.sql(parser().sql(self.plan.final))
 
     def _numbers(self, select: str, rows: Int64s | None = None) -> Int64s:
-        found: Int64s = self.database.fetch(self.sql(select, rows)).column(0).to_numpy()
-        return found
+        numbers: Int64s = self.database.fetch(self.sql(select, rows)).column(0).to_numpy()
+        return numbers
 
     def matching(self, predicate: Expression, rows: Int64s | None = None) -> Int64s:
         """The rows (all alive if None) for which a predicate over ours.ROWS is true."""
@@ -200,13 +200,13 @@ class Rows:
         assert cut.distinct is not None
         keys = ", ".join(parser().print(cut.distinct.on))
         group = f"min({ours.ROW}) OVER (PARTITION BY {keys})"
-        found = np.arange(self.count)
+        numbers = np.arange(self.count)
         try:
             table = self.database.fetch(self.sql(f"SELECT {ours.ROW}, {group} FROM {ours.ROWS}"))
         except QueryError:
             return None
-        found[table.column(0).to_numpy()] = table.column(1).to_numpy()
-        return found
+        numbers[table.column(0).to_numpy()] = table.column(1).to_numpy()
+        return numbers
 
     def together(self) -> Int64s:
         """(rows,), numbers from 0 on, equal for base rows that must go through the stages at once:
@@ -238,8 +238,8 @@ class Rows:
             f"SELECT coalesce(min({ours.PLACE}), 0), coalesce(max({ours.PLACE}) + 1, 0) "
             f"FROM ({parser().sql(kept)})"
         )
-        found = self.database.fetch(self._over(places, read))
-        first, end = (column[0].as_py() for column in found.columns)
+        table = self.database.fetch(self._over(places, read))
+        first, end = (column[0].as_py() for column in table.columns)
         return slice(first, end)
 
     def determined(self, call: PlannedCall, rows: Int64s) -> Int64s:
@@ -259,7 +259,7 @@ class Rows:
     def failed(self, check: Check, rows: Int64s) -> list[int]:
         """Rows, of these, that fail a check whose calls are answered, and did not fail before."""
         table = self.database.fetch(self.sql(_failed_rows(check), rows))
-        pairs = zip(*(one.to_pylist() for one in table.columns), strict=True)
+        pairs = zip(*(column.to_pylist() for column in table.columns), strict=True)
         known = self.of_call(check.calls[-1]).troubles
         new = {row: check.trouble(value) for row, value in pairs if row not in known}
         known.update(new)
@@ -273,7 +273,9 @@ class Rows:
     def cells(self, fields: tuple[Field, ...], rows: Int64s) -> Cells:
         """The fields of some rows, ascending, as text to be read."""
         written = self._as_text(fields)
-        items = ", ".join(f"{text} AS {ours.field(at)}" for at, (text, _) in enumerate(written))
+        items = ", ".join(
+            f"{text} AS {ours.field(index)}" for index, (text, _) in enumerate(written)
+        )
         names, forms = tuple(field.name for field in fields), tuple(form for _, form in written)
 
         def read(wanted: Int64s) -> pa.Table:
@@ -283,9 +285,9 @@ class Rows:
             del fetched
             if not (numbers[1:] > numbers[:-1]).all():
                 order = pa.array(np.argsort(numbers))
-                for at in range(len(columns)):  # only one column is in memory twice
-                    columns[at] = columns[at].take(order)
-            return pa.table(columns, names=[ours.field(at) for at in range(len(columns))])
+                for index in range(len(columns)):  # only one column is in memory twice
+                    columns[index] = columns[index].take(order)
+            return pa.table(columns, names=[ours.field(index) for index in range(len(columns))])
 
         return Cells(names, forms, rows, read)
 
@@ -327,7 +329,7 @@ class Rows:
 def _fragments(plan: SelectPlan) -> Iterable[Node]:
     """What is printed of a plan, besides its base."""
     yield plan.final
-    yield from (one.predicate for one in plan.filters)
+    yield from (filter_.predicate for filter_ in plan.filters)
     if plan.cut is not None:
         yield plan.cut.select
     for call in plan.calls:

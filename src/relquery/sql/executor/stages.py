@@ -162,8 +162,8 @@ class _Run:
         passed = [waiting[:0]]
         while len(waiting) and (missing := enough - self.whole.passed) > 0:
             size = rows_to_limit(missing, self.whole)
-            found = self._try(waiting, size)
-            passed.append(waiting[:size][np.isin(waiting[:size], found)])
+            passed_rows = self._try(waiting, size)
+            passed.append(waiting[:size][np.isin(waiting[:size], passed_rows)])
             waiting = waiting[size:]
         return np.concatenate(passed)
 
@@ -191,16 +191,18 @@ class _Run:
         tried, filters, costs = len(passed), self.rows.plan.filters, [0.0] * len(self.shown)
         if len(filters) > 1:
             costs = [
-                cost_of(one.part, self.rows, waiting, shown.tried)
-                for one, shown in zip(filters, self.shown, strict=True)
+                cost_of(filter_.part, self.rows, waiting, shown.tried)
+                for filter_, shown in zip(filters, self.shown, strict=True)
             ]
-        while left := [at for at in range(len(filters)) if at not in before]:
-            ranks = {at: rank(costs[at], self.shown[at].selectivity(before)) for at in left}
-            at = min(left, key=ranks.__getitem__)
-            self.ask(filters[at].part, passed)
-            found = self.rows.passing(at, passed)
-            self.shown[at].add(before, len(passed), len(found))
-            passed, before = found, before | {at}
+        while left := [index for index in range(len(filters)) if index not in before]:
+            ranks = {
+                index: rank(costs[index], self.shown[index].selectivity(before)) for index in left
+            }
+            best = min(left, key=ranks.__getitem__)
+            self.ask(filters[best].part, passed)
+            passed_rows = self.rows.passing(best, passed)
+            self.shown[best].add(before, len(passed), len(passed_rows))
+            passed, before = passed_rows, before | {best}
         self.whole = self.whole.plus(tried, len(passed))
         return passed
 

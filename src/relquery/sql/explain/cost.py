@@ -44,8 +44,10 @@ class Range:
         return Range(self.low + more.low, self.expected + more.expected, self.high + more.high)
 
     def __mul__(self, other: Range | float) -> Range:
-        one = other if isinstance(other, Range) else Range(other, other, other)
-        return Range(self.low * one.low, self.expected * one.expected, self.high * one.high)
+        range_ = other if isinstance(other, Range) else Range(other, other, other)
+        return Range(
+            self.low * range_.low, self.expected * range_.expected, self.high * range_.high
+        )
 
     def at_least(self, least: float) -> Range:
         """The same, no part of it below a limit."""
@@ -92,7 +94,9 @@ def expected_length(
         return Length(_measured(known), "answers")
     if sampling.labels:
         wrapped = wraps and not (sampling.scored or sampling.told)
-        tokens = [count(json.dumps({"answer": one}) if wrapped else one) for one in sampling.labels]
+        tokens = [
+            count(json.dumps({"answer": label}) if wrapped else label) for label in sampling.labels
+        ]
         return Length(Range(min(tokens), fmean(tokens), max(tokens)), "type")
     if sampling.schema is not None:
         schema = json.loads(sampling.schema)
@@ -139,7 +143,7 @@ def _example(schema: Any, size: int, shared: dict[str, Any], depth: int = 0) -> 
 def _of_type(schema: dict[str, Any], size: int, inner: Callable[[Any], Any]) -> Any:
     kind: Any = schema.get("type")
     if isinstance(kind, list):
-        kind = next((one for one in kind if one != "null"), "null")
+        kind = next((name for name in kind if name != "null"), "null")
     if kind == "array":
         count = max(_ITEMS[size], schema.get("minItems", 0))
         item = inner(schema.get("items", {"type": "string"}))
@@ -257,8 +261,8 @@ class StageCost:
 
     def __mul__(self, part: Range | float) -> StageCost:
         """For a part of the calls."""
-        known = {name: one for name in _FIGURES if (one := getattr(self, name)) is not None}
-        return replace(self, **{name: one * part for name, one in known.items()})
+        known = {name: value for name in _FIGURES if (value := getattr(self, name)) is not None}
+        return replace(self, **{name: value * part for name, value in known.items()})
 
     def __add__(self, more: StageCost) -> StageCost:
         """The same stage, for some more calls."""
@@ -272,9 +276,9 @@ def unshared(longest: float, price: Price) -> str | None:
     """
     if not 0 <= longest < price.minimum:
         return None
-    lower = [one for one in all_prices().values() if 0 < one.minimum <= longest]
+    lower = [price for price in all_prices().values() if 0 < price.minimum <= longest]
     cheapest = sorted(lower, key=lambda one: one.uncached)[:_SUGGESTED]
-    others = ", ".join(f"{one.name} (from {one.minimum:,} on)" for one in cheapest)
+    others = ", ".join(f"{price.name} (from {price.minimum:,} on)" for price in cheapest)
     elsewhere = f"; or another model: {others}" if others else ""
     return (
         f"sharing saves nothing: prompts begin with at most {int(longest):,} shared tokens, and "
@@ -307,12 +311,12 @@ def with_total(costs: Costs) -> Costs:
     models, first the sum of each."""
     if len(costs) < 2:
         return costs
-    known = [one for one in costs.values() if one is not None]
+    known = [cost for cost in costs.values() if cost is not None]
     if len(known) < len(costs):
         return {**costs, TOTAL: None}
     by_model: dict[str, list[StageCost]] = {}
-    for one in known:
-        by_model.setdefault(one.model, []).append(one)
+    for cost in known:
+        by_model.setdefault(cost.model, []).append(cost)
     sums_of = {f"{TOTAL} {model}": _sum(some) for model, some in by_model.items()}
     return {**costs, **(sums_of if len(sums_of) > 1 else {}), TOTAL: _sum(known)}
 
@@ -326,45 +330,45 @@ def columns(costs: Costs) -> dict[str, list[str]]:
     rows = with_total(costs)
     shown = {"stage": list(rows)}
     for name, (title, _) in _FIGURES.items():
-        shown[title] = [_cell(name, getattr(one, name, None)) for one in rows.values()]
+        shown[title] = [_cell(name, getattr(row, name, None)) for row in rows.values()]
     return {title: cells for title, cells in shown.items() if any(cells)}
 
 
 def table(costs: Costs, notes: Sequence[str]) -> pa.Table:
     """As a table of COST_SCHEMA. notes: about all stages; they stand at the first one."""
     rows = []
-    for at, (name, cost) in enumerate(with_total(costs).items()):
+    for index, (name, cost) in enumerate(with_total(costs).items()):
         row: dict[str, Any] = {"stage": name}
         for figure, (_, column) in _FIGURES.items():
-            if (found := getattr(cost, figure, None)) is not None:
-                bounds = {f"{column}_low": found.low, f"{column}_high": found.high}
-                row |= {column: found.expected, **bounds}
+            if (value := getattr(cost, figure, None)) is not None:
+                bounds = {f"{column}_low": value.low, f"{column}_high": value.high}
+                row |= {column: value.expected, **bounds}
         own = [] if cost is None or cost.unshared is None else [cost.unshared]
         row["answers"] = None if cost is None else cost.length.source
-        row["note"] = "; ".join([*own, *(notes if at == 0 else ())]) or None
+        row["note"] = "; ".join([*own, *(notes if index == 0 else ())]) or None
         rows.append(row)
     return pa.Table.from_pylist(rows, COST_SCHEMA)
 
 
 def notes(costs: Costs) -> Iterator[str]:
     """What the figures rest on."""
-    known = {name: one for name, one in costs.items() if one is not None}
-    for name, one in known.items():
-        tokens = one.length.tokens
-        if one.calls.high:
+    known = {name: cost for name, cost in costs.items() if cost is not None}
+    for name, cost in known.items():
+        tokens = cost.length.tokens
+        if cost.calls.high:
             yield (
-                f"{name}: answers {_LENGTHS[one.length.source]} are taken to have "
+                f"{name}: answers {_LENGTHS[cost.length.source]} are taken to have "
                 f"{tokens.expected:,.0f} tokens ({tokens.low:,.0f} to {tokens.high:,.0f})"
             )
-    yield from sorted({str(one.calibration) for one in known.values() if one.calibration})
+    yield from sorted({str(cost.calibration) for cost in known.values() if cost.calibration})
     yield from reasoning(known)
-    if any(one.batch is not None for one in known.values()):
+    if any(cost.batch is not None for cost in known.values()):
         yield "A batch is answered within 24 hours; what its requests share may not be cached"
 
 
 def reasoning(costs: Costs) -> Iterator[str]:
     """That expected figures leave out what a model thinks, if one does."""
-    if any(one.reasons for one in costs.values() if one is not None):
+    if any(cost.reasons for cost in costs.values() if cost is not None):
         yield (
             "The model reasons before it answers, and bills that as output. Only the high figure "
             "counts it, up to max_tokens; `preview` measures it"
@@ -374,7 +378,9 @@ def reasoning(costs: Costs) -> Iterator[str]:
 def _cell(name: str, figure: Range | None) -> str:
     if figure is None:
         return ""
-    middle, low, high = (_written(name, one) for one in (figure.expected, figure.low, figure.high))
+    middle, low, high = (
+        _written(name, number) for number in (figure.expected, figure.low, figure.high)
+    )
     return middle if low == high == middle else f"{middle} ({low} to {high})"
 
 

@@ -111,10 +111,10 @@ class Estimator:
         if counts is not None and len(prompts) > _COUNTED:  # neighbours are about equally long
             places = np.linspace(0, len(prompts) - 1, _COUNTED).astype(int).tolist()
             counts = self.backend.insight.prompt_tokens(
-                [prompts[at] for at in places], stage.sampling
+                [prompts[place] for place in places], stage.sampling
             )
         if counts is None:
-            by, counts = "characters", [_characters(one) // _CHARACTERS for one in prompts]
+            by, counts = "characters", [_characters(prompt) // _CHARACTERS for prompt in prompts]
         elif stage.is_guess or len(counts) < most:
             by = "sample"
         refused = min(most, counts.count(0)) if by == "tokenizer" else None
@@ -125,7 +125,7 @@ class Estimator:
         length = stage.sampling.max_tokens if stage.length is None else max(1, round(stage.length))
         cached = 0.0 if stage.length is None else rate or 0.0
         price, total = self.price, sum(counts)
-        usd = None if price is None else sum(price.call_usd(one, length) for one in counts)
+        usd = None if price is None else sum(price.call_usd(count, length) for count in counts)
         return replace(
             call,
             prompt_tokens=total,
@@ -175,7 +175,7 @@ class Estimator:
         """The token ids of prompts, none of those that cannot be rendered; None if one of them has
         spans that are reused by themselves.
         """
-        found = []
+        token_ids = []
         for prompt in prompts:
             try:
                 runs = self.backend.insight.runs(prompt)
@@ -183,8 +183,8 @@ class Estimator:
                 runs = [np.empty(0, np.int32)]
             if runs is None or len(runs) != 1:
                 return None
-            found.append(runs[0])
-        return found
+            token_ids.append(runs[0])
+        return token_ids
 
     def _cost(
         self, stage: Requests, sample: Sequence[Prompt], counts: Sequence[int] | None, rate: float
@@ -202,22 +202,22 @@ class Estimator:
         tokens = [answer.output_tokens for _, answer in stage.learned if answer.output_tokens]
         if not tokens and measured is not None:
             return Length(Range(measured / 2, measured, measured * 2), "answers")
-        found = expected_length(sampling, self._counter.text, tokens, wraps=wraps)
-        if self.price is not None and self.price.reasoning and found.source != "answers":
-            high = max(found.tokens.high, float(sampling.max_tokens))
-            return replace(found, tokens=replace(found.tokens, high=high))
-        return found
+        length = expected_length(sampling, self._counter.text, tokens, wraps=wraps)
+        if self.price is not None and self.price.reasoning and length.source != "answers":
+            high = max(length.tokens.high, float(sampling.max_tokens))
+            return replace(length, tokens=replace(length.tokens, high=high))
+        return length
 
     def _calibrated(
         self, stage: Requests, sample: Sequence[Prompt], counts: Sequence[int] | None
     ) -> Calibration:
         """From answers, or a tokenizer of the backend; else from answers of other stages."""
         ours = [self._counter.count(prompt) for prompt, _ in stage.learned]
-        found = Calibration.of(ours, [answer.prompt_tokens for _, answer in stage.learned])
-        if not found.answers and counts is not None:
-            found = Calibration.of(list(map(self._counter.count, sample)), counts)
-        if found.answers:
-            self._seen = found
+        calibration = Calibration.of(ours, [answer.prompt_tokens for _, answer in stage.learned])
+        if not calibration.answers and counts is not None:
+            calibration = Calibration.of(list(map(self._counter.count, sample)), counts)
+        if calibration.answers:
+            self._seen = calibration
         return self._seen
 
     def _local(
@@ -227,7 +227,7 @@ class Estimator:
         every = [round(total / calls)] * calls if scale > 1 else counts
         most = float(stage.sampling.max_tokens)
         ways = (length.tokens.low, rate), (length.tokens.expected, rate), (most, 0.0)
-        known = [one for way in ways if (one := self._predicted(every, stage, *way)) is not None]
+        known = [cost for way in ways if (cost := self._predicted(every, stage, *way)) is not None]
         return StageCost(
             Range.of(calls),
             Range.of(total),
@@ -291,10 +291,10 @@ class Estimator:
         later, marks = prompts, None
         if is_ours:
             plan = cache_plan(prompts, price, self._under_way, factor=factor, counter=counter)
-            later = [prompts[at] for at in plan.order]
+            later = [prompts[place] for place in plan.order]
             # The plan marks somewhat shorter prefixes, too; the provider ignores those.
-            lengths = [plan.lengths[at] for at in plan.order]
-            marks = [tuple(one for one in own if one >= rules.minimum) for own in lengths]
+            lengths = [plan.lengths[place] for place in plan.order]
+            marks = [tuple(length for length in own if length >= rules.minimum) for own in lengths]
         # How many requests begin, as expected, until one can be read that began with the first: all
         # that are under way, if each begins when the one that has taken longest ends; half as many
         # on average if those that begin together also end together. It is taken to be between.
@@ -345,7 +345,7 @@ def _neighbours(prompts: Sequence[Prompt]) -> Sequence[Prompt]:
         return list(prompts)
     length = _COUNTED // _RUNS
     starts = np.linspace(0, len(prompts) - length, _RUNS).astype(int).tolist()
-    return [prompts[at] for start in starts for at in range(start, start + length)]
+    return [prompts[index] for start in starts for index in range(start, start + length)]
 
 
 def _characters(prompt: Prompt) -> int:

@@ -158,7 +158,7 @@ class Explainer:
         context, sampling = self._of_model(call).context, call.sampling
         backend = context.backend
         prompt = " ".join(call.prompt.split())
-        modules = tuple(call.fields[at].name for at in call.modules)
+        modules = tuple(call.fields[place].name for place in call.modules)
         has_modules = bool(context.modules(call))
         again = ", and once more if invalid" if call.task.retry else ""
         return ExplainedCall(
@@ -209,10 +209,10 @@ def _of_cascade(told: ExplainedCall, cascade: CascadeConfig) -> ExplainedCall:
 
 def _is_pair(call: PlannedCall) -> bool:
     """Whether a call is about a column of two rows, one pair a call."""
-    task, tables = call.task, {one.source for one in call.fields if one.source}
+    task, tables = call.task, {field.source for field in call.fields if field.source}
     if task.function not in ("ai_filter", "ai_score") or task.pairs or task.sides:
         return False
-    names = {one.column for one in call.fields}
+    names = {field.column for field in call.fields}
     return len(call.fields) == len(tables) == 2 and len(names) == 1
 
 

@@ -233,15 +233,15 @@ class SqlExplanation:
         if self.plan is not None:
             return pa.table({"explain_key": ["physical_plan"], "explain_value": [self.plan]})
         if self.tells_costs:
-            found = cost.table(self.costs, [*cost.notes(self.costs), *self.general])
+            table = cost.table(self.costs, [*cost.notes(self.costs), *self.general])
         else:
             rows, general = list[dict[str, Any]](), self.general
             for call in self.calls:
                 row = {name: getattr(call, name, None) for name in SCHEMA.names}
                 rows.append(row | {"note": "; ".join([*call.remarks(), *general]) or None})
                 general = []
-            found = pa.Table.from_pylist(rows, SCHEMA)
-        return with_view(found, str(self), self._repr_html_())
+            table = pa.Table.from_pylist(rows, SCHEMA)
+        return with_view(table, str(self), self._repr_html_())
 
     @property
     def title(self) -> str:
@@ -255,9 +255,9 @@ class SqlExplanation:
     @property
     def notes(self) -> list[str]:
         """How calls would be cheaper, what is approximated, and why no price is told."""
-        found = [f"{call.stage}: {note}" for call in self.calls for note in call.notes]
+        every = [f"{call.stage}: {note}" for call in self.calls for note in call.notes]
         more = cost.notes(self.costs) if self.tells_costs else cost.reasoning(self.costs)
-        return [*found, *more, *self.general]
+        return [*every, *more, *self.general]
 
     @property
     def general(self) -> list[str]:
@@ -278,7 +278,7 @@ class SqlExplanation:
             columns.pop("model", None)
         if self.is_expected:
             columns.pop("USD expected", None)
-            return {title.replace("at most", "about"): one for title, one in columns.items()}
+            return {title.replace("at most", "about"): values for title, values in columns.items()}
         return columns
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:

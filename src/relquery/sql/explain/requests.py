@@ -101,36 +101,38 @@ class RequestPlanner:
         else:
             forest, of_row = forest_of(call.task, cells.fetch().column(0), backend)
             answer = " and" * call.sampling.max_tokens  # as long as it may be
-            for at, tree in enumerate(forest.trees):
-                prompt = forest.prompt(at, [answer] * len(tree.below))
+            for index, tree in enumerate(forest.trees):
+                prompt = forest.prompt(index, [answer] * len(tree.below))
                 (later if tree.below else first).append(prompt)
         requests = self._missing(first, call, rows)
         rows.note_inputs(call, wanted, of_row)
         # Those that read answers to others are never in the ledger yet.
-        asked = [*(first[at] for at in requests.places), *later]
+        asked = [*(first[index] for index in requests.places), *later]
         return replace(requests, written=asked, sent=asked, most=len(asked), is_guess=bool(later))
 
     def _missing(
         self, prompts: Sequence[Prompt], call: PlannedCall, rows: EstimatedRows
     ) -> Requests:
         """The prompts that neither the ledger nor an earlier stage answers."""
-        found, task = Keys.of("", prompts, call.sampling), call.task
-        keys: Sequence[Hashable] = found.decided or found.whole
+        of_prompts, task = Keys.of("", prompts, call.sampling), call.task
+        keys: Sequence[Hashable] = of_prompts.decided or of_prompts.whole
         ledger, known = self._ledger(task), dict[int, Answer]()
         if ledger is None:
             keys = [(task.asks, key) for key in keys]
         elif ledger.has_answers:  # else the backend may be opened only for its name
             known = look_up(ledger, self.context.names, prompts, task.sampling)[1]
         asked = {
-            at: any(sure)
-            for at, pair in enumerate(zip(keys, found.whole, strict=True))
+            index: any(sure)
+            for index, pair in enumerate(zip(keys, of_prompts.whole, strict=True))
             if (sure := [self._is_sure[key] for key in pair if key in self._is_sure])
         }
-        there = {at for at, is_sure in asked.items() if is_sure or self.expects}
-        is_missing = [at not in known and at not in there for at in range(len(prompts))]
+        there = {index for index, is_sure in asked.items() if is_sure or self.expects}
+        is_missing = [index not in known and index not in there for index in range(len(prompts))]
         # A call gets no credit for the answers that it found itself.
         own = rows.keys.get(call.index, {})
-        answered = sum(keys[at] not in own for at, lacks in enumerate(is_missing) if not lacks)
+        answered = sum(
+            keys[index] not in own for index, lacks in enumerate(is_missing) if not lacks
+        )
         missing = np.flatnonzero(is_missing)
         may_come = not asked.keys().isdisjoint(missing.tolist())
         return Requests(
@@ -139,8 +141,8 @@ class RequestPlanner:
             answered if ledger is not None else 0,
             not may_come,
             keys,
-            found.whole if found.decided else (),
-            [(prompts[at], known[at]) for at in sorted(known)[:_LEARNED]],
+            of_prompts.whole if of_prompts.decided else (),
+            [(prompts[index], known[index]) for index in sorted(known)[:_LEARNED]],
             may_come,
         )
 

@@ -78,18 +78,18 @@ def known_base(
 ) -> KnownRows:
     """What is known about a plan's base; if `held`, the caller sets `most` by counting the rows."""
     read = [inner, *context.needed_by([inner])]
-    if not any(table.table in stand_ins for one in read for table in one.find_all(tree.Table)):
+    if not any(table.table in stand_ins for query in read for table in query.find_all(tree.Table)):
         return ALL
     source = inner.source
     if source is None or isinstance(source, tree.Join) or inner.sample is not None:
         return NOTHING
     entries = [*context.entries, *inner.find_all(tree.Entry)]
-    named = {one.name.lower(): one for one in entries if "query_node" in one.value.args}
-    found = _stand_in(source, named, stand_ins)
-    if found is None:
+    named = {entry.name.lower(): entry for entry in entries if "query_node" in entry.value.args}
+    stand_in = _stand_in(source, named, stand_ins)
+    if stand_in is None:
         return NOTHING
-    table = replace(found, open=found.open | {source.name.lower()})
-    deciding = [one for one in (inner.where, inner.order) if one is not None]
+    table = replace(stand_in, open=stand_in.open | {source.name.lower()})
+    deciding = [clause for clause in (inner.where, inner.order) if clause is not None]
     if any(map(table.may_be_open, deciding)) or not (inner.limit is None or table.is_at_hand):
         return KnownRows(table.most, exact=False, held=False)
     columns = (item.alias.lower() for item in inner.items if table.may_be_open(item))
@@ -104,7 +104,7 @@ def known_rows(select: tree.Select, rows: KnownRows, functions: FunctionCatalog)
     is_one = bool(folds) and not keys
     most = 1 if is_one else rows.most
     cuts = [select.distinct, select.having, select.qualify, select.limit]
-    cuts = [one for one in cuts if one is not None]
+    cuts = [cut for cut in cuts if cut is not None]
     # Whether the number of rows is still an estimate, not a bound, after these clauses.
     decided = [*cuts, *(select.items if select.distinct is not None else ())]
     is_expected = rows.expected and not any(map(rows.may_be_open, decided))
@@ -174,7 +174,7 @@ class Selectivities:
         if not isinstance(given, Mapping):
             return cls(every=_share(given))
         return cls(
-            by_stage={str(name): _share(one, f" of '{name}'") for name, one in given.items()}
+            by_stage={str(name): _share(share, f" of '{name}'") for name, share in given.items()}
         )
 
     def check_stages(self, stages: Sequence[str]) -> None:
@@ -193,7 +193,7 @@ class Selectivities:
         if share is None:
             self.missed.add(stage)
             return rows
-        judged, passed = sum(one.rows for one in before), sum(one.passed for one in before)
+        judged, passed = sum(count.rows for count in before), sum(count.passed for count in before)
         return min(rows, max(0, round(share * (judged + rows)) - passed))
 
 
@@ -362,8 +362,8 @@ class EstimatedRows(Rows):
     def number_inputs(self, call: PlannedCall, wanted: Int64s) -> int:
         """Number the inputs of a call that may differ. Returns the maximum number of inputs."""
         columns = np.zeros((len(call.fields), len(wanted)), np.int64)
-        for at, part in enumerate(call.fields):
-            columns[at] = self._codes(part, wanted)
+        for index, part in enumerate(call.fields):
+            columns[index] = self._codes(part, wanted)
         first, of_row = distinct_rows(columns.T)
         self.note_inputs(call, wanted, of_row)
         return len(first)
@@ -380,7 +380,7 @@ class EstimatedRows(Rows):
         """
         known = self.keys.setdefault(call.index, {})
         if keys is None:
-            keys = [(len(known), at) for at in range(int(of_row.max(initial=-1)) + 1)]
+            keys = [(len(known), index) for index in range(int(of_row.max(initial=-1)) + 1)]
         numbers = [0, *(known.setdefault(key, len(known) + 1) for key in keys)]
         inputs = self.inputs.setdefault(call.index, np.zeros(self.count, np.int64))
         inputs[wanted] = np.array(numbers)[of_row + 1]

@@ -83,7 +83,7 @@ class PythonFunctions:
 
         A macro that the statement creates takes the place of a function of its name.
         """
-        for name in {found.lower() for found in _CREATED.findall(sql)} & set(self.macros):
+        for name in {name.lower() for name in _CREATED.findall(sql)} & set(self.macros):
             self._drop(connection, name)
             del self.macros[name]
         with suppress(duckdb.Error):  # the transaction is aborted: the statement itself says so
@@ -127,15 +127,15 @@ class PythonFunctions:
 def _counts(function: Callable[..., Any]) -> Sequence[int]:
     """With how many arguments a function can be called."""
     parameters = signature(function).parameters.values()
-    if any(one.kind is one.VAR_POSITIONAL for one in parameters):
+    if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
         return range(1, _MOST + 1)
-    needed = sum(one.default is one.empty for one in parameters)
+    needed = sum(parameter.default is parameter.empty for parameter in parameters)
     return range(needed, len(parameters) + 1)
 
 
 def _macros(name: str, own: str, rows: str, counts: Sequence[int]) -> Iterator[str]:
     """What makes the macros of a function. counts: of its arguments."""
-    listings = [", ".join(f"a{at}" for at in range(count)) for count in counts]
+    listings = [", ".join(f"a{index}" for index in range(count)) for count in counts]
     yield _named(name, ", ".join(f"({these}) AS {own}({these})" for these in listings))
     if rows:
         forms = (
@@ -209,8 +209,12 @@ class ListedFunctions:
         functions = self._functions  # an extension has no macros of the user
         if functions is None or not self.is_private:
             functions = self.functions(connection)
-        listed = (one for same in functions.values() for one in same)
-        return self._views + [(one.name, one.body) for one in listed if one.is_users and one.body]
+        listed = (function for same in functions.values() for function in same)
+        return self._views + [
+            (function.name, function.body)
+            for function in listed
+            if function.is_users and function.body
+        ]
 
     def begin(self) -> None:
         """Begin a turn. Forgets what others may have changed."""
@@ -219,7 +223,7 @@ class ListedFunctions:
 
     def note(self, statement: str) -> None:
         """Note that a statement is about to run, which may change the list."""
-        changes = {found.group().lower() for found in _CHANGES.finditer(statement)}
+        changes = {match.group().lower() for match in _CHANGES.finditer(statement)}
         if changes:
             self._views = None
         if changes - {"view"}:
@@ -230,8 +234,8 @@ class ListedFunctions:
 
 def _by_name(functions: Iterable[ListedFunction]) -> Listing:
     listing: dict[str, list[ListedFunction]] = {}
-    for one in functions:
-        listing.setdefault(one.name, []).append(one)
+    for function in functions:
+        listing.setdefault(function.name, []).append(function)
     return listing
 
 
@@ -244,8 +248,8 @@ def _loaded(connection: Any) -> frozenset[str] | None:
 
 
 def _listed(connection: Any) -> Iterator[ListedFunction]:
-    for found in map(ListedFunction._make, connection.execute(_LISTED).fetchall()):
-        yield found._replace(parameters=tuple(found.parameters or ()))
+    for function in map(ListedFunction._make, connection.execute(_LISTED).fetchall()):
+        yield function._replace(parameters=tuple(function.parameters or ()))
 
 
 # What DuckDB cannot keep

@@ -288,8 +288,8 @@ class Database:
         """The statements of a text. Raises SqlSyntaxError."""
         with _translated(sql, self):
             return [
-                Parsed(one.query, one.type.name, frozenset(one.named_parameters))
-                for one in self.connection.extract_statements(sql)
+                Parsed(statement.query, statement.type.name, frozenset(statement.named_parameters))
+                for statement in self.connection.extract_statements(sql)
             ]
 
     def register(self, name: str, data: object) -> None:
@@ -316,7 +316,9 @@ class Database:
             if not table.startswith(ours.PREFIX):
                 path = [*([] if own else [database]), *([] if schema == "main" else [schema])]
                 tables[".".join([*path, table])] = columns
-        views = [one for one in self.kept.definitions.values() if one.kind == "VIEW"]
+        views = [
+            definition for definition in self.kept.definitions.values() if definition.kind == "VIEW"
+        ]
         return tables | {view.name: list(view.columns) for view in views}
 
     def paths(self) -> set[tuple[str, ...]]:
@@ -338,10 +340,14 @@ class Database:
 
     def definitions(self, words: Collection[str]) -> list[tuple[str, str]]:
         """(name, text) of the views and macros whose text has one of some lower-case words."""
-        found = [(one.name, one.body) for one in self.kept.definitions.values()]
+        bodies = [
+            (definition.name, definition.body) for definition in self.kept.definitions.values()
+        ]
         with contextlib.suppress(duckdb.Error):  # the statement itself will report the error
-            found += self.listed.bodies(self.connection)
-        return [(name, body) for name, body in found if any(word in body.lower() for word in words)]
+            bodies += self.listed.bodies(self.connection)
+        return [
+            (name, body) for name, body in bodies if any(word in body.lower() for word in words)
+        ]
 
     def listed_functions(self) -> Listing:
         """The aggregates, macros and volatile functions, by lower-case name."""
@@ -351,7 +357,7 @@ class Database:
     def macros(self) -> set[str]:
         """The names of the macros that the user has defined, in lower case."""
         listed = self.listed_functions().items()
-        return {name for name, same in listed if any(one.is_users for one in same)}
+        return {name for name, same in listed if any(function.is_users for function in same)}
 
     def constraints(self, path: Sequence[str]) -> list[Constraint]:
         """The constraints of a table. path: as a query names it; what is before the name may also
@@ -366,14 +372,14 @@ class Database:
             "AND ($3 = '' OR lower($3) = lower(database_name)) ORDER BY ALL"
         )
         with _translated("", self):
-            found = self.connection.execute(sql, [table, schema, database]).fetchall()
-        return list(map(Constraint._make, found))
+            rows = self.connection.execute(sql, [table, schema, database]).fetchall()
+        return list(map(Constraint._make, rows))
 
     def columns_used(self, sql: str) -> Tables:
         """Columns of the tables that a text names, by lower-case name."""
         # DuckDB would say which tables, but where it cannot it ends the user's transaction.
-        text, starts = sql.encode(errors="replace"), [at for at, _ in duckdb.tokenize(sql)]
-        tokens = (text[at:end].decode() for at, end in pairwise([*starts, len(text)]))
+        text, starts = sql.encode(errors="replace"), [start for start, _ in duckdb.tokenize(sql)]
+        tokens = (text[start:end].decode() for start, end in pairwise([*starts, len(text)]))
         words = {token.strip().strip('"').lower() for token in tokens}
         tables = {name.lower(): columns for name, columns in self.tables().items()}
         return {name: tables[name] for name in tables if name in words}

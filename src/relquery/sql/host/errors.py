@@ -45,8 +45,8 @@ def from_duckdb(error: Exception, sql: str, used: Tables, known: list[str]) -> R
     used: the columns of the tables that the query names. known: all tables of the database.
     """
     message = str(error)
-    if (found := _OF_PYTHON.search(message)) is not None:
-        return QueryError(first_line(found[1]))
+    if (match := _OF_PYTHON.search(message)) is not None:
+        return QueryError(first_line(match[1]))
     if isinstance(error, duckdb.ParserException):
         return _syntax_error(message, sql)
     if isinstance(error, duckdb.InternalException):
@@ -83,22 +83,22 @@ def _file_error(error: Exception) -> TableError | None:
     message = str(error)
     if isinstance(error, duckdb.IOException | duckdb.HTTPException):
         return TableError(first_line(message))
-    if found := _NO_EXTENSION.search(message):
+    if match := _NO_EXTENSION.search(message):
         return TableError(
-            f"DuckDB needs its extension {found[1]} for this, and could not fetch it. Run INSTALL "
-            f"{found[1]} where there is a network, or register a file of this machine."
+            f"DuckDB needs its extension {match[1]} for this, and could not fetch it. Run INSTALL "
+            f"{match[1]} where there is a network, or register a file of this machine."
         )
     return TableError(_csv_error(message)) if _CSV.search(message) else None
 
 
 def _misused_search(message: str) -> QueryError | None:
     """What is wrong with the call of a function that asks no model."""
-    found = _NO_ROWS.search(message) or _OTHER_COUNT.search(message)
-    usage = ours.USAGES.get(found[1].lower()) if found else None
-    if found is None or usage is None:
+    match = _NO_ROWS.search(message) or _OTHER_COUNT.search(message)
+    usage = ours.USAGES.get(match[1].lower()) if match else None
+    if match is None or usage is None:
         return None
     name = usage.partition("(")[0]
-    if found.re is _NO_ROWS:
+    if match.re is _NO_ROWS:
         return QueryError(
             f"{name} gives a value, not rows, so it cannot stand in FROM. Write SELECT {usage}."
         )
@@ -106,8 +106,8 @@ def _misused_search(message: str) -> QueryError | None:
 
 
 def _misused_call(message: str) -> QueryError | None:
-    if found := _NO_LLM.search(message):
-        name = found[1].upper()
+    if match := _NO_LLM.search(message):
+        name = match[1].upper()
         if name in _EXAMPLES:
             return UnsupportedQueryError(
                 f"{name} is only an argument of LLM, AI_FILTER and the like. Write "
@@ -123,10 +123,10 @@ def _misused_call(message: str) -> QueryError | None:
             "DEFAULT cannot stand in VALUES beside an LLM call. Name the other columns and leave "
             "its column out: INSERT INTO t (a) VALUES (LLM(...))."
         )
-    found = _NO_FUNCTION.search(message)
-    if found and found[1].lower().startswith(("ai_", "llm_")):
+    match = _NO_FUNCTION.search(message)
+    if match and match[1].lower().startswith(("ai_", "llm_")):
         known = sorted((ours.FUNCTIONS - {"llm"}) | (set(ours.USAGES) - {ours.PASSAGES}))
-        return QueryError(unknown("function", found[1].upper(), map(str.upper, known)))
+        return QueryError(unknown("function", match[1].upper(), map(str.upper, known)))
     if _TEXT_ARGUMENT.search(message):
         return QueryError(
             f"{first_line(message)} An LLM answer is text. If a number is needed, write "
@@ -148,26 +148,26 @@ def busy() -> QueryError:
 
 
 def _unknown_name(message: str, used: Tables, known: list[str]) -> QueryError | None:
-    if found := _NO_TABLE.search(message):
-        return UnknownTableError(found[1].strip('"'), known)
-    if found := _NO_COLUMN_OF.search(message):
-        columns = used.get(found[1].lower(), [])
-        table, nearest = f"table {found[1]}", columns or _candidates(message)
-        return UnknownColumnError(found[2], table, nearest, complete=bool(columns))
-    if found := _NO_COLUMN.search(message):
+    if match := _NO_TABLE.search(message):
+        return UnknownTableError(match[1].strip('"'), known)
+    if match := _NO_COLUMN_OF.search(message):
+        columns = used.get(match[1].lower(), [])
+        table, nearest = f"table {match[1]}", columns or _candidates(message)
+        return UnknownColumnError(match[2], table, nearest, complete=bool(columns))
+    if match := _NO_COLUMN.search(message):
         columns = [column for table in used.values() for column in table]
         nearest = columns or _candidates(message)
-        return UnknownColumnError(found[1], _tables_in_words(used), nearest, complete=bool(columns))
-    if found := _NO_SOURCE.search(message):
+        return UnknownColumnError(match[1], _tables_in_words(used), nearest, complete=bool(columns))
+    if match := _NO_SOURCE.search(message):
         sources = _candidates(message)
-        return QueryError(unknown("table", found[1], sources, of="this FROM clause"))
+        return QueryError(unknown("table", match[1], sources, of="this FROM clause"))
     return None
 
 
 def _syntax_error(message: str, sql: str) -> QueryError:
     with duckdb.connect() as plain:
-        (found,) = plain.execute("SELECT json_serialize_sql(?)", [sql]).fetchone() or ("{}",)
-    before = sql.encode(errors="replace")[: int(json.loads(found).get("position", 0))]
+        (tree,) = plain.execute("SELECT json_serialize_sql(?)", [sql]).fetchone() or ("{}",)
+    before = sql.encode(errors="replace")[: int(json.loads(tree).get("position", 0))]
     *above, last = before.decode(errors="replace").split("\n")
     said = first_line(message).removesuffix(".")
     if "unterminated string" in said:

@@ -119,7 +119,7 @@ def _hears_signals() -> bool:
 
 def is_any_left() -> bool:
     """Whether a statement that was left still computes, in this process."""
-    return any(one.name == _LEFT for one in threading.enumerate())
+    return any(thread.name == _LEFT for thread in threading.enumerate())
 
 
 def leave_process(code: int) -> None:

@@ -76,8 +76,8 @@ def are_null(texts: pa.Array, form: Form) -> Bools:
     """(texts,), whether cells are NULL. What is null in JSON is sent alike, and so is no less."""
     if form == "json":
         texts = pc.if_else(pc.equal(texts, "null"), None, texts)
-    found: Bools = texts.is_null().to_numpy(zero_copy_only=False)
-    return found
+    nulls: Bools = texts.is_null().to_numpy(zero_copy_only=False)
+    return nulls
 
 
 def as_text(expression: str, sql_type: str) -> tuple[str, Form]:
@@ -114,13 +114,14 @@ def _nested(value: str, kind: Any) -> str:
             name + _part(f"union_extract({_ITEM}, {tag})", part)
             for name, tag, (_, part) in zip(names, tags, parts, strict=True)
         ]
-        whens = (f"WHEN {tag} THEN {one}" for tag, one in zip(tags, values, strict=True))
+        whens = (f"WHEN {tag} THEN {value}" for tag, value in zip(tags, values, strict=True))
         whole = f"'{{' || CASE union_tag({_ITEM}) {' '.join(whens)} END || '}}'"
     else:
         begin, end = "[]" if kind.id == "tuple" else "{}"
         values = [
-            ("" if kind.id == "tuple" else name) + _part(f"struct_extract_at({_ITEM}, {at})", part)
-            for at, (name, (_, part)) in enumerate(zip(names, parts, strict=True), 1)
+            ("" if kind.id == "tuple" else name)
+            + _part(f"struct_extract_at({_ITEM}, {index})", part)
+            for index, (name, (_, part)) in enumerate(zip(names, parts, strict=True), 1)
         ]
         whole = " || ',' || ".join(values)
         whole = f"CASE WHEN {_ITEM} IS NOT NULL THEN '{begin}' || {whole} || '{end}' END"

@@ -100,8 +100,8 @@ class Forest:
             level += 1
             # The fewest runs of calls whose answers fit; their sizes differ by at most 1.
             runs = -(-len(calls) // self.most_answers)
-            ends = [-(-at * len(calls) // runs) for at in range(runs + 1)]
-            read = [tuple(calls[ends[at] : ends[at + 1]]) for at in range(runs)]
+            ends = [-(-index * len(calls) // runs) for index in range(runs + 1)]
+            read = [tuple(calls[ends[index] : ends[index + 1]]) for index in range(runs)]
             calls = [
                 self._add(CallTree((), below, runs > 1, level)) if len(below) > 1 else below[0]
                 for below in read
@@ -109,15 +109,15 @@ class Forest:
         return calls[0]
 
     def _add(self, tree: CallTree) -> int:
-        at = self._known.setdefault(tree, len(self.trees))
-        if at == len(self.trees):
+        number = self._known.setdefault(tree, len(self.trees))
+        if number == len(self.trees):
             self.trees.append(tree)
-        return at
+        return number
 
     def levels(self) -> Iterator[list[int]]:
         """The calls, level by level: those that read no answer, then those that read theirs."""
         for level in range(max((tree.level for tree in self.trees), default=-1) + 1):
-            yield [at for at, tree in enumerate(self.trees) if tree.level == level]
+            yield [index for index, tree in enumerate(self.trees) if tree.level == level]
 
     def prompt(self, at: int, answers: Sequence[str]) -> Prompt:
         """The prompt of a call. answers: those that it reads, in order."""
@@ -156,7 +156,7 @@ class Forest:
             parts[-1].append(item)
             used += size
         # Where items meet there may be tokens that were not foreseen.
-        return [one for part in parts for one in halved(tuple(part), self._fits)]
+        return [half for part in parts for half in halved(tuple(part), self._fits)]
 
     def _fits(self, items: Sequence[str]) -> bool:
         (size,) = self._counted([self._prompt(items, _DATA, is_part=True)])
@@ -210,7 +210,7 @@ def _cut(item: str) -> list[str] | None:
     if len(text) < 2:
         return None
     half = text.rfind(" ", len(text) // 4, len(text) // 2 + 1) + 1 or len(text) // 2
-    return [json.dumps(one, ensure_ascii=False) for one in (text[:half], text[half:])]
+    return [json.dumps(part, ensure_ascii=False) for part in (text[:half], text[half:])]
 
 
 def _line(item: str) -> str:

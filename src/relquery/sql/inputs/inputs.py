@@ -84,7 +84,7 @@ class Inputs:
         codes, of_row = codes[asked], np.full(question.rows, -1)
         first, of_row[asked] = distinct_rows(_in_one_order(codes, bags))
         of_field = {bag[0]: bag for bag in bags}
-        modules = tuple(one for at in modules for one in of_field.get(at, (at,)))
+        modules = tuple(place for field in modules for place in of_field.get(field, (field,)))
         template = CallTemplate(task.sent, pieces, modules, bags, writer)
         return cls(question, pieces, codes[first], of_row, template)
 
@@ -106,8 +106,8 @@ class Inputs:
     def cells(self, index: int) -> dict[str, str | None]:
         """The fields of an input by name, for messages."""
         row = np.flatnonzero(self.of_row == index)[:1]
-        found: list[dict[str, str | None]] = self.question.cells.part(row).fetch().to_pylist()
-        return found[0] if found else {}
+        rows: list[dict[str, str | None]] = self.question.cells.part(row).fetch().to_pylist()
+        return rows[0] if rows else {}
 
     def schedule(self, rows: Int64s, order: Order) -> Schedule | None:
         """The order in which to send some inputs; None if there is nothing to order.
@@ -133,13 +133,13 @@ class Inputs:
     @property
     def _free(self) -> list[int]:
         """The columns that are data, in the order of the query's fields."""
-        return [at for at in self.template.as_written if at not in self.pinned]
+        return [field for field in self.template.as_written if field not in self.pinned]
 
     def _of_data(self, rows: Int64s, free: list[int], order: Order) -> Schedule:
         """The order of some inputs by the fields that may be sent in any order."""
-        modules = [at for at in free if at in self.template.modules]
-        chosen = [at for at in free if at not in modules] or free
-        texts = [self.pieces[at].array for at in chosen]
+        modules = [field for field in free if field in self.template.modules]
+        chosen = [field for field in free if field not in modules] or free
+        texts = [self.pieces[field].array for field in chosen]
         # Not labelled: a piece already contains its field's name.
         names, codes = list(map(str, chosen)), self.codes[rows][:, chosen]
         columns = columns_of(names, codes, texts, labelled=False)
@@ -165,8 +165,8 @@ class Inputs:
     def _keys(self, chosen: list[int], loose: Collection[str]) -> Iterator[Dependency]:
         """What keys say of some fields, named by their places. loose: the places of bags."""
         names = self.question.cells.names
-        fields = (at for at in chosen if at < len(names) and str(at) not in loose)
-        place = {names[at]: str(at) for at in fields}
+        fields = (field for field in chosen if field < len(names) and str(field) not in loose)
+        place = {names[field]: str(field) for field in fields}
         declared = self.question.keys()
         for key in declared:
             others = tuple(place[name] for name in key.dependents if name in place)
@@ -205,26 +205,26 @@ def _written(
     skipped = np.full(question.rows, can_skip)
     pieces, bags = list[Pieces](), list[tuple[int, ...]]()
     items_after = list[tuple[Pieces, Int32s]]()
-    for at, (name, form) in enumerate(zip(cells.names, cells.forms, strict=True)):
-        if at >= first and skipped.any():
-            skipped &= are_null(values[at], form)[codes[:, at]]
+    for index, (name, form) in enumerate(zip(cells.names, cells.forms, strict=True)):
+        if index >= first and skipped.any():
+            skipped &= are_null(values[index], form)[codes[:, index]]
         write = partial(writer.piece, writer.label(name), OF_ITEM.get(form, form))
         if form in OF_ITEM:
-            texts, items = write_bags(values[at], write)
-            items = items[codes[:, at]]
+            texts, items = write_bags(values[index], write)
+            items = items[codes[:, index]]
             begin = len(cells.names) + len(items_after)
-            bags.append((at, *range(begin, begin + items.shape[1] - 1)))
+            bags.append((index, *range(begin, begin + items.shape[1] - 1)))
             items_after += [(texts, column) for column in items.T[1:]]
-            codes[:, at] = items[:, 0]
+            codes[:, index] = items[:, 0]
         else:
             texts, merged = write_pieces(
-                values[at],
-                _plain if at in pinned else write,
-                are_distinct=form == "string" and at not in pinned,
+                values[index],
+                _plain if index in pinned else write,
+                are_distinct=form == "string" and index not in pinned,
             )
             if merged is not None:
-                codes[:, at] = merged[codes[:, at]]
-        values[at] = None
+                codes[:, index] = merged[codes[:, index]]
+        values[index] = None
         pieces.append(texts)
     if items_after:
         codes = np.column_stack((codes, *(column for _, column in items_after)))

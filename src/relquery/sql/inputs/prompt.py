@@ -50,7 +50,9 @@ class CallTemplate:
         self.modules, self.bags = modules, bags
         of_bag = {bag[0]: bag for bag in bags}
         fields = len(pieces) - sum(len(bag) - 1 for bag in bags)
-        self.as_written = [one for at in range(fields) for one in of_bag.get(at, (at,))]
+        self.as_written = [
+            place for index in range(fields) for place in of_bag.get(index, (index,))
+        ]
         self.pinned = pinned_in(query)
         self._has_data = len(pieces) > len(self.pinned)
         self._heads: dict[tuple[int, ...], Prompt] = {}

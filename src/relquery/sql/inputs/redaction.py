@@ -34,7 +34,7 @@ def hidden(cells: Cells, task: Task) -> Cells:
 
     def read(rows: Int64s) -> pa.Table:
         table = cells.read(rows)
-        texts = [found for found, _ in _rows(table, cells, task)]
+        texts = [text for text, _ in _rows(table, cells, task)]
         columns = zip(*texts, strict=True) if texts else [()] * table.num_columns
         arrays = map(pa.array, columns, table.schema.types)
         return pa.table(list(arrays), names=table.column_names)
@@ -52,18 +52,18 @@ def completed(
     if not (task.redact or task.kind == "redact") or not len(of_row):
         return answers, of_row
     has_data = [_needs_row(answer, task) for answer in answers]
-    wanted = [row for row, at in enumerate(of_row.tolist()) if at >= 0 and has_data[at]]
-    found, of_row = list(answers), of_row.copy()
+    wanted = [row for row, place in enumerate(of_row.tolist()) if place >= 0 and has_data[place]]
+    full, of_row = list(answers), of_row.copy()
     part = cells.part(np.array(wanted, np.int64))
     rows = _rows(part.read(part.rows), part, task) if wanted else iter(())
     for row, (texts, placeholders) in zip(wanted, rows, strict=True):
-        answer = found[of_row[row]]
-        of_row[row] = len(found)
+        answer = full[of_row[row]]
+        of_row[row] = len(full)
         if task.kind == "redact":
-            found.append(_redacted(answer, texts[0] or "", placeholders, task))
+            full.append(_redacted(answer, texts[0] or "", placeholders, task))
         else:
-            found.append(_with_data(answer, placeholders, task))
-    return found, of_row
+            full.append(_with_data(answer, placeholders, task))
+    return full, of_row
 
 
 def _needs_row(answer: Answer, task: Task) -> bool:
@@ -97,9 +97,9 @@ def _written(cell: str | None, form: Form, name: str, placeholders: Placeholders
 def _inside(value: Any, name: str, placeholders: Placeholders) -> Any:
     """A JSON value with placeholders; a number that is personal data becomes a text."""
     if isinstance(value, dict):
-        return {key: _inside(one, key, placeholders) for key, one in value.items()}
+        return {key: _inside(item, key, placeholders) for key, item in value.items()}
     if isinstance(value, list):
-        return [_inside(one, name, placeholders) for one in value]
+        return [_inside(item, name, placeholders) for item in value]
     if not isinstance(value, str):
         return value
     text = placeholders.hide(value, name)
@@ -109,8 +109,8 @@ def _inside(value: Any, name: str, placeholders: Placeholders) -> Any:
 def _with_data(answer: Answer, placeholders: Placeholders, task: Task) -> Answer:
     originals = placeholders.originals
     if task.output is not None or task.sampling.schema is not None:  # inside of JSON's quotes
-        quoted = ((name, json.dumps(one, ensure_ascii=False)) for name, one in originals.items())
-        originals = {name: one[1:-1] for name, one in quoted}
+        quoted = ((name, json.dumps(text, ensure_ascii=False)) for name, text in originals.items())
+        originals = {name: text[1:-1] for name, text in quoted}
     return replace(answer, text=put_back(answer.text or "", originals))
 
 
@@ -123,10 +123,10 @@ def _redacted(answer: Answer, text: str, placeholders: Placeholders, task: Task)
     if answer.finish is Finish.LENGTH:
         return answer
     try:
-        found = task.output.read(answer.text or "")
+        spans = task.output.read(answer.text or "")
     except InvalidAnswerError as error:
         return replace(answer, finish=Finish.ERROR, error=str(error))
-    pairs = ((one["text"].strip(), one["category"]) for one in found)
+    pairs = ((span["text"].strip(), span["category"]) for span in spans)
     for value, category in sorted(pairs, key=lambda pair: -len(pair[0])):
         if value and not has_placeholder(value) and value.upper() not in OF_MODELS:
             form = rf"(?<!\w){re.escape(value)}(?!\w)"

@@ -117,8 +117,8 @@ def _is_over_groups(select: Select, inside: Sources, lookup: Lookup) -> bool:
 def _has_open_tables(select: Select, lookup: Lookup) -> bool:
     """Whether a table of a SELECT has calls that depend on a row of an outer query."""
     tables = [select.source, *select.entries]
-    inner = [one for table in tables if table is not None for one in table.find_all(Select)]
-    return any(calls_directly(one) and not lookup.stands_alone(one) for one in inner)
+    inner = [inner for table in tables if table is not None for inner in table.find_all(Select)]
+    return any(calls_directly(select) and not lookup.stands_alone(select) for select in inner)
 
 
 def _outer(select: Select) -> OuterQuery:
@@ -144,15 +144,15 @@ def _move_entries(select: Select, outer: Select, lookup: Lookup) -> bool:
     """Turn WITH entries of a subquery that do not depend on a row into entries of the outer query,
     with names of ours, in place. Returns whether there are any."""
     moved = False
-    within = [one for one in (select, *select.ancestors()) if isinstance(one, Query)]
+    within = [ancestor for ancestor in (select, *select.ancestors()) if isinstance(ancestor, Query)]
     for query in reversed(within[: within.index(outer)]):
         for entry in query.entries:
             reads_itself, whole = is_recursive(entry), build.select([build.star()], entry.name)
             alone = lookup.columns(whole, query) if reads_itself else lookup.columns(entry.query)
             if alone is None:
                 continue
-            tables = [one for one in query.find_all(tree.Table) if entry_of(one) is entry]
-            query.entries = [one for one in query.entries if one is not entry]
+            tables = [table for table in query.find_all(tree.Table) if entry_of(table) is entry]
+            query.entries = [entry_ for entry_ in query.entries if entry_ is not entry]
             whole.entries = [entry]  # where it keeps its name
             name = add_entry(whole, outer) if reads_itself else move_entry(entry, outer)
             for table in tables:
@@ -195,9 +195,9 @@ def _answer(
             return
     rows = SubqueryRows.of(select, lookup)
     pairs = add_entry(pairs_of(rows, outer, lookup), outer.select)
-    found = build.table(add_entry(rows.found(pairs, is_search=is_search), outer.select))
-    rows.put(found.name)
-    select.source, select.where = found, match(enumerate(rows.read), found.name)
+    table = build.table(add_entry(rows.found(pairs, is_search=is_search), outer.select))
+    rows.put(table.name)
+    select.source, select.where = table, match(enumerate(rows.read), table.name)
 
 
 def _check_form(select: Select, lookup: Lookup) -> None:
@@ -207,9 +207,9 @@ def _check_form(select: Select, lookup: Lookup) -> None:
     if functions.is_volatile(select):
         raise refused(WHERE, "the subquery calls a function whose value differs every time")
     rest = [call for node in clauses_beside_where(select) for call in calls_in(node)]
-    if functions.in_select(select) and not all(functions.around(one, select) for one in rest):
+    if functions.in_select(select) and not all(functions.around(clause, select) for clause in rest):
         raise refused(WHERE, "the call is about a group of its rows")
-    if any(has_call(one) for clause in clauses_of(select) for one in clause.find_all(Query)):
+    if any(has_call(query) for clause in clauses_of(select) for query in clause.find_all(Query)):
         raise refused(WHERE, "another subquery with a call is inside it")
 
 
@@ -223,25 +223,29 @@ def _write_columns(select: Select, inside: Sources, outside: Sources, lookup: Lo
     for item in select.items:  # what reads them knows the names that they have now
         if isinstance(item, Column) and not item.alias:
             item.named(item.name)
-    has_pattern = any(one.is_columns and not _is_of_order(one) for one in select.find_all(Star))
+    has_pattern = any(star.is_columns and not _is_of_order(star) for star in select.find_all(Star))
     if has_pattern or select.find(tree.Position):
         raise refused(WHERE, "the subquery names columns by a pattern or number")
     for call in list(calls_in(select)):
         fields = [
-            (at, one)
-            for at, field in enumerate(call.fields)
-            for one in (_columns_of(field, inside, outside) if isinstance(field, Star) else [field])
+            (index, column)
+            for index, field in enumerate(call.fields)
+            for column in (
+                _columns_of(field, inside, outside) if isinstance(field, Star) else [field]
+            )
         ]
-        call.arguments = [tree.Argument(expression=one) for _, one in fields]
+        call.arguments = [tree.Argument(expression=value) for _, value in fields]
         for note, own in (("modules", call.modules), ("bags", call.bags)):
-            call.meta[note] = frozenset(new for new, (at, _) in enumerate(fields) if at in own)
-        columns = [one for _, one in fields if isinstance(one, Column)]
-        names = {one.key.lower(): one.name for one in columns}
+            call.meta[note] = frozenset(
+                new for new, (index, _) in enumerate(fields) if index in own
+            )
+        columns = [value for _, value in fields if isinstance(value, Column)]
+        names = {column.key.lower(): column.name for column in columns}
         clashes = Counter(names.values())
-        for one in columns:
-            known = inside.resolve(one) or outside.resolve(one)
-            if clashes[one.name] > 1 and known is not None:
-                one.meta.setdefault(FIELD_NAME, ".".join(known))
+        for column in columns:
+            known = inside.resolve(column) or outside.resolve(column)
+            if clashes[column.name] > 1 and known is not None:
+                column.meta.setdefault(FIELD_NAME, ".".join(known))
 
 
 def _is_of_order(star: Star) -> bool:

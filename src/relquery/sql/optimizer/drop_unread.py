@@ -33,11 +33,11 @@ from relquery.sql.parser.tree import (
 
 def drop_unread(statement: Query, lookup: Lookup) -> bool:
     """The rule of this module; see `rules`."""
-    read_entries = [entry_of(one) for one in statement.find_all(tree.Table)]
+    read_entries = [entry_of(table) for table in statement.find_all(tree.Table)]
     for query in statement.find_all(Query):  # not by reads_in, which skips MATERIALIZED ones
         for entry in query.entries:
-            if asks(entry) and all(one is not entry for one in read_entries):
-                query.entries = [one for one in query.entries if one is not entry]
+            if asks(entry) and all(read_entry is not entry for read_entry in read_entries):
+                query.entries = [other for other in query.entries if other is not entry]
                 return True
     for read in reads_in(statement):
         unread = [_unread_by(reader, read, lookup) for reader in read.readers]
@@ -59,7 +59,7 @@ def _unread_by(reader: Reader, read: Read, lookup: Lookup) -> set[int]:
     if names is None or _reads_all(reader, outside):
         return set()
     used = set(_names_in(outside, reader.item.name.lower()))
-    return {at for at, name in enumerate(names) if name not in used}
+    return {index for index, name in enumerate(names) if name not in used}
 
 
 def _beside(reader: Reader, lookup: Lookup) -> list[Node]:
@@ -72,10 +72,10 @@ def _beside(reader: Reader, lookup: Lookup) -> list[Node]:
         left_out += [item for item in select.items if isinstance(item, Star)]
     else:
         stars = (star for item in select.items for star in item.find_all(Star))
-        found = lookup.normal(select) if any(map(_picks_columns, stars)) else None
-        if found is not None:
+        normal = lookup.normal(select) if any(map(_picks_columns, stars)) else None
+        if normal is not None:
             left_out += select.items
-            written = [one for item in found[0].items for one in item.walk()]
+            written = [node for item in normal[0].items for node in item.walk()]
     return _below(select, left_out) + written
 
 
@@ -83,7 +83,7 @@ def _below(top: Node, left_out: Sequence[Any]) -> list[Node]:
     """All nodes of a tree but some and what is below them."""
 
     def is_left_out(node: Node) -> bool:
-        return any(node is one for one in left_out)
+        return any(node is other for other in left_out)
 
     return [node for node in top.walk(prune=is_left_out) if not is_left_out(node)]
 
@@ -113,7 +113,7 @@ def _reads_all(reader: Reader, outside: Iterable[Node]) -> bool:
     alias = reader.item.name.lower()
     source = reader.select.source
     is_natural = any(join.method == "NATURAL" for join in joins_in(source))
-    is_pivot = any(isinstance(one, tree.Pivot) for one in leaves(source))
+    is_pivot = any(isinstance(leaf, tree.Pivot) for leaf in leaves(source))
 
     # The columns of such a side are not among those of the join.
     is_hidden = any(
@@ -139,7 +139,7 @@ def _reads_all(reader: Reader, outside: Iterable[Node]) -> bool:
 def _drop(query: Query, unread: set[int], lookup: Lookup) -> bool:
     """Replace columns of a query with NULL, in place. Returns whether there was one."""
     if isinstance(query, tree.SetOperation):
-        is_plain = all(isinstance(one, tree.Limit) for one in query.modifiers)
+        is_plain = all(isinstance(modifier, tree.Limit) for modifier in query.modifiers)
         is_union_all = query.kind == "UNION" and query.is_all and is_plain
         return is_union_all and any(_drop(branch, unread, lookup) for branch in query.branches)
     return isinstance(query, Select) and _drop_items(query, unread, lookup)
@@ -151,13 +151,13 @@ def _drop_items(select: Select, unread: set[int], lookup: Lookup) -> bool:
     items, columns = lookup.items(select), lookup.seen(select)
     if items is None or columns is None or len(items) != len(columns):
         return False
-    places = [at for at in sorted(unread) if _may_drop(at, items, select, lookup)]
-    for at in places:
-        name, kind = columns[at]
+    places = [place for place in sorted(unread) if _may_drop(place, items, select, lookup)]
+    for place in places:
+        name, kind = columns[place]
         # As an aggregate where one makes all rows one.
         of_all_rows = lookup.functions.in_select(select) and not select.keys
         null = build.function("min", build.null()) if of_all_rows else build.null()
-        items[at] = build.cast(null, parser().type(kind)).named(name)
+        items[place] = build.cast(null, parser().type(kind)).named(name)
     if places:
         select.items = items
     return bool(places)
@@ -182,9 +182,9 @@ def _may_drop(at: int, items: list[Expression], select: Select, lookup: Lookup) 
     is_for_qualify = select.qualify is not None and has_window(item)
     if makes_rows(item) or is_for_qualify or lookup.functions.is_volatile(item):
         return False
-    clauses = [one for one in clauses_of(select) if one.place != "select_list"]
-    others = [*clauses, *(one for one in items if one is not item)]
-    nodes = (node for one in others for node in one.walk())
+    clauses = [clause for clause in clauses_of(select) if clause.place != "select_list"]
+    others = [*clauses, *(other for other in items if other is not item)]
+    nodes = (node for other in others for node in other.walk())
     return name_of(item).lower() not in _names_in(nodes, _NO_TABLE)
 
 

@@ -70,7 +70,7 @@ def over_groups(
     outer.where = condition_of([split.outside(part) for part in asking])
     if select.qualify is not None:
         outer.qualify = split.outside(select.qualify)
-    outer.set("modifiers", [split.outside(one) for one in select.modifiers] or None)
+    outer.set("modifiers", [split.outside(modifier) for modifier in select.modifiers] or None)
     inner = _without_modifiers(select)
     if select.is_grouped_by_all:
         inner.set("aggregate_handling", "STANDARD_HANDLING")
@@ -94,8 +94,8 @@ def asks_beside_windows(select: Select, functions: FunctionCatalog) -> bool:
     """Whether a normalized SELECT returns fewer rows than its windows see, and asks about a row."""
     distinct = select.distinct
     is_cut = select.limit or select.qualify or (distinct is not None and distinct.on)
-    own = [one for one in select.items if has_window(one) or makes_rows(one)]
-    cuts = [one for one in (*own, select.qualify, *select.modifiers) if one is not None]
+    own = [item for item in select.items if has_window(item) or makes_rows(item)]
+    cuts = [clause for clause in (*own, select.qualify, *select.modifiers) if clause is not None]
     return bool(is_cut and own) and not (functions.in_select(select) or any(map(has_call, cuts)))
 
 
@@ -105,7 +105,7 @@ def over_windows(select: Select, names: list[str], sources: Sources) -> Select:
     split = _Windows(frozenset(map(str.lower, names)), sources)
     pairs = zip(select.items, names, strict=True)
     outer = build.select([split.outside(item).named(name) for item, name in pairs])
-    outer.set("modifiers", [split.outside(one) for one in select.modifiers] or None)
+    outer.set("modifiers", [split.outside(modifier) for modifier in select.modifiers] or None)
     if select.qualify is not None:
         outer.where = split.outside(select.qualify)
     inner = _without_modifiers(select)
@@ -193,6 +193,6 @@ class _Groups(_Split):
         key = build.column(node.names[0])
         if self.sources.resolve(node) or not self._is_key(key):
             return None
-        found = build.operation("STRUCT_EXTRACT", self.column(key), build.text(node.name))
-        found.meta[FIELD_NAME] = node.meta.get(FIELD_NAME, node.name)
-        return found
+        field = build.operation("STRUCT_EXTRACT", self.column(key), build.text(node.name))
+        field.meta[FIELD_NAME] = node.meta.get(FIELD_NAME, node.name)
+        return field

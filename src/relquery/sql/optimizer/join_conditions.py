@@ -77,7 +77,7 @@ def _may_move(join: Join) -> bool:
 def _is_answered_first(lateral: Source, lookup: Lookup) -> bool:
     """Whether a table has calls that depend on rows of the tables on its left."""
     selects = lateral.find_all(Select)
-    return any(calls_directly(one) and not lookup.stands_alone(one) for one in selects)
+    return any(calls_directly(select) and not lookup.stands_alone(select) for select in selects)
 
 
 def _check_method(join: Join) -> None:
@@ -105,29 +105,31 @@ def _answer(join: Join, select: Select, lookup: Lookup) -> None:
     columns = _columns_read(asking, sources, where, lookup)
     is_search = join.kind in ("SEMI", "ANTI")
     if is_search:
-        left = {one.name.lower() for one in leaves(join.left)}
+        left = {leaf.name.lower() for leaf in leaves(join.left)}
         read = [*columns, *_columns_read(plain, sources, where, lookup)]
-        own = {one.key.lower(): one for one in read if one.names[0].lower() in left}
+        own = {column.key.lower(): column for column in read if column.names[0].lower() in left}
         columns = list(own.values())
-    names = [ours.outer(at) for at in range(len(columns))]
+    names = [ours.outer(index) for index in range(len(columns))]
     items: list[Expression] = [
-        one.copy().named(name) for one, name in zip(columns, names, strict=True)
+        column.copy().named(name) for column, name in zip(columns, names, strict=True)
     ]
     pairs.items = items or [build.null().named(ours.NOTHING)]
     if is_search:
         build.first_of(pairs, names)
     inner.condition = build.all_of(part.copy() for part in plain)
-    build.add_where(pairs, *asking, *(one for _, one in _about_kept(join, select, lookup)))
+    build.add_where(
+        pairs, *asking, *(condition for _, condition in _about_kept(join, select, lookup))
+    )
     entry = add_entry(pairs, select)
     matched = match(enumerate(columns), entry)
     if is_search:
         join.right.replace(build.table(entry))
         join.condition = matched or build.boolean(True)
         return
-    found = build.exists(build.select([build.number(1)], entry, matched))
+    exists = build.exists(build.select([build.number(1)], entry, matched))
     # Without CASE, DuckDB 2.0.1 fails internally, and the database is lost, on INNER or LEFT JOIN
     # ... ON EXISTS (...) FULL JOIN ...; and it crashes where it reorders such a LEFT JOIN.
-    holds = build.all_of([*plain, build.when(found, build.boolean(True), build.boolean(False))])
+    holds = build.all_of([*plain, build.when(exists, build.boolean(True), build.boolean(False))])
     if lookup.sources(build.select((), join.right.copy()), select) is None:
         # LATERAL: DuckDB takes no subquery in its condition, but one in the query itself.
         rows = build.select([build.star()], join.right.copy(), holds)
@@ -141,7 +143,7 @@ def _columns_read(
 ) -> list[Column]:
     """The distinct columns that expressions read, qualified with their tables, because later rules
     may move the tables into a subquery. Raises UnsupportedQueryError if unclear."""
-    found: dict[str, Column] = {}
+    columns: dict[str, Column] = {}
     for node in nodes:
         read = list(columns_of(node, sources.context, where, lookup))
         for star in node.find_all(Star):
@@ -152,8 +154,8 @@ def _columns_read(
             known = sources.resolve(column) if len(column.names) == 1 else None
             copy = column.copy().named("")
             copy.names = list(known or column.names)
-            found.setdefault(copy.key.lower(), copy)
-    return list(found.values())
+            columns.setdefault(copy.key.lower(), copy)
+    return list(columns.values())
 
 
 def columns_of(node: Node, context: Context, where: str, lookup: Lookup) -> Iterator[Column]:
@@ -178,7 +180,11 @@ def filter_first(side: Source, found: Mapping[int, Expression], select: Select) 
         return False
     if any(column.name.lower() == "rowid" for column in select.find_all(Column)):
         return False  # which a query has not
-    left = [one for at, one in enumerate(build.conjuncts(select.where)) if at not in found]
+    left = [
+        condition
+        for index, condition in enumerate(build.conjuncts(select.where))
+        if index not in found
+    ]
     select.where = condition_of(left)
     own = build.select([build.star()], side.copy(), build.all_of(found.values()))
     side.replace(build.derived(own, side.name))
@@ -203,17 +209,17 @@ def about(side: Source, select: Select, lookup: Lookup) -> Iterator[tuple[int, E
     sources = lookup.sources(select)
     if sources is None:
         return
-    names = {one.name.lower() for one in leaves(side)}
-    for at, part in enumerate(build.conjuncts(select.where)):
+    names = {leaf.name.lower() for leaf in leaves(side)}
+    for index, part in enumerate(build.conjuncts(select.where)):
         condition = restored(part, sources)
         is_open = lookup.functions.is_volatile(condition) or has_lambda(condition)
         if is_open or lookup.functions.has_query(condition) or condition.find(Star):
             continue
-        known = [(one, sources.resolve(one)) for one in columns_in(condition)]
-        if known and all(found is not None and found[0].lower() in names for _, found in known):
-            for column, found in known:
-                column.names = list(found or ())
-            yield at, condition
+        known = [(column, sources.resolve(column)) for column in columns_in(condition)]
+        if known and all(owner is not None and owner[0].lower() in names for _, owner in known):
+            for column, owner in known:
+                column.names = list(owner or ())
+            yield index, condition
 
 
 # Shared with the rule for correlated subqueries: what may be read beforehand, and where it is
@@ -271,8 +277,8 @@ def name_tables(source: Source | None, select: Select, lookup: Lookup) -> None:
 def match(columns: Iterable[tuple[int, Column]], table: str) -> Expression | None:
     """The condition that a row of a table has the values of some columns, by their numbers; None if
     there are none."""
-    pairs = ((build.column(ours.outer(at), table), one.copy()) for at, one in columns)
-    return condition_of(build.compared(build.SAME, known, one) for known, one in pairs)
+    pairs = ((build.column(ours.outer(place), table), column.copy()) for place, column in columns)
+    return condition_of(build.compared(build.SAME, known, column) for known, column in pairs)
 
 
 def add_entry(query: Query, select: Select) -> str:
@@ -282,7 +288,7 @@ def add_entry(query: Query, select: Select) -> str:
 
 def move_entry(entry: tree.Entry, select: Select) -> str:
     """Add an entry to those of a SELECT, with a name of ours, which is returned."""
-    taken = {one.name for one in select.root.find_all(tree.Entry)}
+    taken = {entry.name for entry in select.root.find_all(tree.Entry)}
     names = map(ours.entry, range(len(taken) + 1))
     entry.name = next(name for name in names if name not in taken)
     select.entries = [*select.entries, entry]

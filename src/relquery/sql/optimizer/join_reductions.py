@@ -60,17 +60,21 @@ def reduce_by_joins(statement: Query, lookup: Lookup) -> bool:
         if read.readers and _DONE not in read.query.meta:
             read.query.meta[_DONE] = True
             matches = (
-                _matches(read, one, lookup) or conditions_of(read, one, lookup)
-                for one in read.readers
+                _matches(read, reader, lookup) or conditions_of(read, reader, lookup)
+                for reader in read.readers
             )
             if leave_needed(read.query, matches, lookup):
                 return True
     for select in statement.find_all(Select):
-        for one in build.conjuncts(select.where):
-            is_open = isinstance(one, Subquery) and _is_in(one) and _DONE not in one.query.meta
-            if isinstance(one, Subquery) and is_open and asks(one.query):
-                one.query.meta[_DONE] = True
-                if leave_needed(one.query, [_needed(one, select, lookup)], lookup):
+        for condition in build.conjuncts(select.where):
+            is_open = (
+                isinstance(condition, Subquery)
+                and _is_in(condition)
+                and _DONE not in condition.query.meta
+            )
+            if isinstance(condition, Subquery) and is_open and asks(condition.query):
+                condition.query.meta[_DONE] = True
+                if leave_needed(condition.query, [_needed(condition, select, lookup)], lookup):
                     return True
     return False
 
@@ -129,19 +133,19 @@ class _Joined:
             other = join.right if is_left else join.left
             if not is_kept.get(join.kind, False):
                 self.others += [] if asks(other) else [other]
-                for one in met_by(join):
-                    self._take(restored(one, self.sources), null)
+                for condition in met_by(join):
+                    self._take(restored(condition, self.sources), null)
                 self._take_using(join, side, other)
             if adds_rows(join, side):  # which have NULL where a row of the query is dropped
                 null = null | _names([side])
-        for one in met_by(reader.select):
-            self._take(restored(one, self.sources), null)
+        for condition in met_by(reader.select):
+            self._take(restored(condition, self.sources), null)
         return True
 
     def take_rows(self, select: Select) -> None:
         """Take the tables of a SELECT and the conditions that leave its rows."""
-        for one in [*build.conjuncts(select.where), *self._take_side(select.source)]:
-            self._take(restored(one, self.sources), frozenset())
+        for condition in [*build.conjuncts(select.where), *self._take_side(select.source)]:
+            self._take(restored(condition, self.sources), frozenset())
 
     def take_equal(self, at: int, value: Expression) -> None:
         """Take what a column of the query is equal to."""
@@ -151,18 +155,18 @@ class _Joined:
     def matches(self, query: Query, before: Select) -> list[Expression]:
         """What the rows of a query must match. before: the SELECT that has the other tables."""
         columns, connected = self.lookup.columns(query), self._connected()
-        found = dict[str, Expression]()
-        for at, value in self.equal:
+        equal = dict[str, Expression]()
+        for place, value in self.equal:
             if columns is None or not _tables(value) <= _names(connected):
                 continue
             values, kind = self._over(connected, value, before, query)
-            if values is not None and kind == columns[at][1]:
+            if values is not None and kind == columns[place][1]:
                 match = Subquery(subquery_type="ANY", subquery=Node(node=values))
                 match.set("comparison_type", build.EQUAL)
-                match.compared = build.column(ours.column(at))
+                match.compared = build.column(ours.column(place))
                 match.meta[MATCHES] = True
-                found[match.key] = match
-        return list(found.values())
+                equal[match.key] = match
+        return list(equal.values())
 
     def _over(
         self, tables: list[Source], value: Expression, before: Select, after: Query
@@ -170,7 +174,7 @@ class _Joined:
         """The values of an expression over some of the tables, and their type. None if they cannot
         be read at another place."""
         names = _names(tables)
-        where = [one.copy() for one in self.conditions if _tables(one) <= names]
+        where = [condition.copy() for condition in self.conditions if _tables(condition) <= names]
         source = build.joined([other.copy() for other in tables])
         values = build.select([value.copy()], source, condition_of(where))
         moved = carried(values, before, after, self.lookup)
@@ -184,12 +188,12 @@ class _Joined:
             return []
         if not isinstance(source, Join) or source.method not in ("REGULAR", "CROSS"):
             return []
-        found = build.conjuncts(source.condition) if is_inner(source) else []
+        conditions = build.conjuncts(source.condition) if is_inner(source) else []
         if is_inner(source) or source.kind in ("LEFT", "SEMI", "ANTI"):
-            found += self._take_side(source.left)
+            conditions += self._take_side(source.left)
         if is_inner(source) or source.kind == "RIGHT":
-            found += self._take_side(source.right)
-        return found
+            conditions += self._take_side(source.right)
+        return conditions
 
     def _take_using(self, join: Join, side: Source, other: Source) -> None:
         mine, theirs = self._tables_by_column(side), self._tables_by_column(other)
@@ -199,16 +203,16 @@ class _Joined:
             if len(others) == 1:
                 if name.lower() not in self.using or not asks(other):
                     self.using[name.lower()] = others[0], name
-                at = self.place(build.column(name, *tables)) if len(tables) == 1 else None
-                if at is not None:
-                    self.equal.append((at, build.column(name, *others)))
+                place = self.place(build.column(name, *tables)) if len(tables) == 1 else None
+                if place is not None:
+                    self.equal.append((place, build.column(name, *others)))
 
     def _tables_by_column(self, source: Source) -> defaultdict[str, list[str]]:
-        found: defaultdict[str, list[str]] = defaultdict(list)
+        tables: defaultdict[str, list[str]] = defaultdict(list)
         for leaf in leaves(source):
             for name in self.sources.columns.get(leaf.name, ()):
-                found[name.lower()].append(leaf.name)
-        return found
+                tables[name.lower()].append(leaf.name)
+        return tables
 
     def _take(self, condition: Expression, may_be_null: Set[str]) -> None:
         """Take a condition, unless it is about tables without whose rows it may not hold."""
@@ -218,17 +222,17 @@ class _Joined:
             return
         if isinstance(condition, ComparisonExpression) and condition.kind == build.EQUAL:
             sides = condition.left, condition.right
-            for one, other in (sides, sides[::-1]):
-                at = self.place(one) if isinstance(one, Column) else None
-                if at is not None:
-                    self.take_equal(at, other)
+            for side, other in (sides, sides[::-1]):
+                place = self.place(side) if isinstance(side, Column) else None
+                if place is not None:
+                    self.take_equal(place, other)
         if self._qualify(condition) and _tables(condition).isdisjoint(may_be_null):
             self.conditions.append(condition)
 
     def _qualify(self, node: Expression) -> bool:
         """Write the columns of a condition with their tables. Returns whether it reads others
         alone."""
-        found = []
+        qualified = []
         for column in node.find_all(Column):
             known = self.sources.resolve(column)
             if known is None and len(column.names) == 1:
@@ -237,20 +241,20 @@ class _Joined:
                 return False
             if known is None:
                 return False
-            found.append((column, known))
-        for column, known in found:
+            qualified.append((column, known))
+        for column, known in qualified:
             column.names = list(known)
-        return bool(found)
+        return bool(qualified)
 
     def _connected(self) -> list[Source]:
         """The tables that conditions connect with the query."""
         taken = _names(self.others)
         reached = {name for _, value in self.equal for name in _tables(value) & taken}
-        groups = [_names([one]) for one in self.others]
-        groups += [_tables(one) & taken for one in self.conditions]
+        groups = [_names([other]) for other in self.others]
+        groups += [_tables(condition) & taken for condition in self.conditions]
         for _ in groups:  # each time one more can be reached
             reached = reached.union(*(names for names in groups if names & reached))
-        return [one for one in self.others if _names([one]) & reached]
+        return [other for other in self.others if _names([other]) & reached]
 
 
 def _names(sources: Iterable[Source]) -> set[str]:
@@ -258,4 +262,4 @@ def _names(sources: Iterable[Source]) -> set[str]:
 
 
 def _tables(node: Expression) -> set[str]:
-    return {one.names[0].lower() for one in node.find_all(Column)}
+    return {column.names[0].lower() for column in node.find_all(Column)}

@@ -77,7 +77,7 @@ def push_conditions(statement: Query, lookup: Lookup) -> bool:
                 return True
         elif read.readers and _DONE not in read.query.meta:
             read.query.meta[_DONE] = True
-            own = (conditions_of(read, one, lookup) for one in read.readers)
+            own = (conditions_of(read, reader, lookup) for reader in read.readers)
             if leave_needed(read.query, own, lookup):
                 return True
     return False
@@ -97,7 +97,7 @@ def leave_needed(query: Query, per_reader: Iterable[Iterable[Expression]], looku
     """Leave the rows of a query that one of its readers needs, which are those that meet all of its
     conditions. Returns whether each reader has some that read no answers."""
     needed = [
-        [one for one in conditions if not _reads_answers(query, one, lookup)]
+        [condition for condition in conditions if not _reads_answers(query, condition, lookup)]
         for conditions in per_reader
     ]
     if all(needed):
@@ -109,7 +109,7 @@ def _movable(
     read: Read, reader: Reader, lookup: Lookup
 ) -> Iterator[tuple[Select | Join, Expression, Expression]]:
     """The conditions that may go into a query: what has them, they, and they over its columns."""
-    held = [(one, node) for one in _holders(reader) for node in _held(one)]
+    held = [(holder, node) for holder in _holders(reader) for node in _held(holder)]
     held = [(holder, node) for holder, node in held if _DONE not in node.meta]
     sources = lookup.sources(reader.select) if held and reader.select.sample is None else None
     place = None if sources is None else read.places(reader, lookup, sources)
@@ -118,7 +118,9 @@ def _movable(
     for holder, node in held:
         over = _over(restored(node, sources), place, lookup)
         queries = [] if over is None else outermost_queries(over)
-        is_same = all(carried(one, reader.select, read.query, lookup) is one for one in queries)
+        is_same = all(
+            carried(query, reader.select, read.query, lookup) is query for query in queries
+        )
         if over is not None and is_same:
             yield holder, node, over
 
@@ -147,18 +149,18 @@ def _over(node: Expression, place: Place, lookup: Lookup) -> Expression | None:
     queries = outermost_queries(node)
     if functions.has_query(node) and not (queries and all(map(lookup.stands_alone, queries))):
         return None
-    places = [place(one) for one in own_nodes(node) if isinstance(one, Column)]
+    places = [place(column) for column in own_nodes(node) if isinstance(column, Column)]
     if not (places or queries) or None in places:
         return None
 
     def over(part: Node) -> Node | None:
-        if not isinstance(part, Column) or (at := place(part)) is None:
+        if not isinstance(part, Column) or (index := place(part)) is None:
             return part.copy() if isinstance(part, Query) else None
-        return build.column(ours.column(at)).named(part.alias)
+        return build.column(ours.column(index)).named(part.alias)
 
-    found = node.rebuilt(over)
-    assert isinstance(found, Expression)
-    return found
+    moved = node.rebuilt(over)
+    assert isinstance(moved, Expression)
+    return moved
 
 
 def add_condition(query: Query, condition: Expression, lookup: Lookup) -> bool:
@@ -170,7 +172,7 @@ def add_condition(query: Query, condition: Expression, lookup: Lookup) -> bool:
     if query.limit is not None:
         return False
     if len(parts := build.conjuncts(condition)) > 1:
-        meets = [add_condition(query, one, lookup) for one in parts]
+        meets = [add_condition(query, part, lookup) for part in parts]
         return all(meets)
     if isinstance(query, SetOperation):
         return _add_to_branches(query, condition, lookup)
@@ -182,12 +184,12 @@ def _reads_answers(query: Query, condition: Expression, lookup: Lookup) -> bool:
     if isinstance(query, SetOperation):
         return any(_reads_answers(branch, condition, lookup) for branch in query.branches)
     items = lookup.items(query) if isinstance(query, Select) else None
-    return items is None or any(has_call(items[at]) for at in _read_by(condition))
+    return items is None or any(has_call(items[index]) for index in _read_by(condition))
 
 
 def _read_by(condition: Expression) -> list[int]:
     """The numbers of the columns that a condition reads."""
-    names = (one.name for one in own_nodes(condition) if isinstance(one, Column))
+    names = (column.name for column in own_nodes(condition) if isinstance(column, Column))
     return [int(name.rpartition("_")[2]) for name in names]
 
 
@@ -197,7 +199,7 @@ def _add_to_branches(query: SetOperation, condition: Expression, lookup: Lookup)
     if query.kind == "UNION_BY_NAME" or whole is None:
         return False
     read = _read_by(condition)
-    if any(of is None or any(of[at][1] != whole[at][1] for at in read) for of in branches):
+    if any(of is None or any(of[index][1] != whole[index][1] for index in read) for of in branches):
         return False  # the branch's values are cast before they can be compared
     for part in condition.walk():
         part.meta[OF_BRANCH] = True
@@ -213,7 +215,7 @@ def _add_to_select(select: Select, condition: Expression, lookup: Lookup) -> boo
         return False
     normal, sources = found
     items = [unnamed(item) for item in normal.items]
-    used = [items[at] for at in dict.fromkeys(_read_by(condition))]
+    used = [items[index] for index in dict.fromkeys(_read_by(condition))]
 
     def put(node: Node) -> Node | None:
         if not isinstance(node, Column):
@@ -266,7 +268,9 @@ def _clause_for(
     def texts(nodes: Iterable[Expression]) -> set[str]:
         return {canonical(node, sources) for node in nodes}
 
-    windows = [one for one in normal.find_all(tree.Window) if one.ancestor(Select) is normal]
+    windows = [
+        window for window in normal.find_all(tree.Window) if window.ancestor(Select) is normal
+    ]
     # What divides the rows wherever the SELECT looks at several of them.
     divided = [texts(window.partitions) for window in windows]
     picks = normal.distinct.on if normal.distinct is not None else []
@@ -292,7 +296,7 @@ def _clause_for(
             return canonical(part, sources) in keys
         columns = part.find_all(Column)
         is_folded = functions.has_aggregate(part) and not has_call(part)
-        return is_folded and all(functions.around(one, normal) for one in columns)
+        return is_folded and all(functions.around(column, normal) for column in columns)
 
     return "having" if all(map(is_of_group, used)) else None
 

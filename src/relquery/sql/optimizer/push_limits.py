@@ -72,10 +72,10 @@ class _Limit:
         limits = limits_of(query)
         order = [] if query.order is None else [key.copy() for key in query.order.keys]
         for key in order if limits is not None else ():
-            at = place(key.value)
-            if at is None:
+            index = place(key.value)
+            if index is None:
                 return None
-            key.value = build.number(at + 1)
+            key.value = build.number(index + 1)
         return None if limits is None else cls(sum(limits), tuple(order))
 
     def put(self, query: Query) -> bool:
@@ -118,8 +118,8 @@ def column_of_key(read: Read, reader: Reader, lookup: Lookup) -> Callable[[Expre
     def place(key: Expression) -> int | None:
         if isinstance(key, Column) and len(key.names) == 1:
             key = named.get(key.name.lower(), key)
-        found = read.places(reader, lookup) if isinstance(key, Column) else None
-        return found(key) if found is not None and isinstance(key, Column) else None
+        places = read.places(reader, lookup) if isinstance(key, Column) else None
+        return places(key) if places is not None and isinstance(key, Column) else None
 
     return place
 
@@ -131,7 +131,7 @@ def _of_union(union: tree.SetOperation, lookup: Lookup) -> _Limit | None:
         if isinstance(key, Column) and len(key.names) == 1:
             name = key.name.lower()
             return names.index(name) if names.count(name) == 1 else None
-        at = number_of(key)
-        return None if at is None else at - 1
+        index = number_of(key)
+        return None if index is None else index - 1
 
     return _Limit.of(union, place)

@@ -95,8 +95,8 @@ class Lookup:
         """Copies of the select list, with the columns that each star stands for; see normal."""
         if not any(isinstance(item, tree.Star) for item in select.items):
             return [item.copy() for item in select.items]
-        found = self.normal(select, sources)
-        return None if found is None else found[0].items
+        normal = self.normal(select, sources)
+        return None if normal is None else normal[0].items
 
     def kinds(self, select: Select) -> Kinds:
         """Types of expressions over the FROM clause of a SELECT."""
@@ -105,13 +105,13 @@ class Lookup:
     def seen(self, query: Query) -> list[tuple[str, str]] | None:
         """The same, where a query of a FROM clause may depend on the tables on its left."""
         item = query.ancestor(Source)
-        found = self.columns(query)
-        if found is None and isinstance(item, tree.Derived) and item.query is query:
+        columns = self.columns(query)
+        if columns is None and isinstance(item, tree.Derived) and item.query is query:
             alone = build.derived(query.copy(), ours.LATERAL)
-            tables = build.joined([*(one.copy() for one in left_of(item)), alone])
+            tables = build.joined([*(item_copy.copy() for item_copy in left_of(item)), alone])
             star = Star(relation_name=ours.LATERAL)
-            found = self.columns(build.select([star], tables), item)
-        return found
+            columns = self.columns(build.select([star], tables), item)
+        return columns
 
     def stands_alone(self, query: Query) -> bool:
         """Whether a query is independent of the rows of an outer query."""
@@ -167,8 +167,8 @@ class Read:
             if alias:
                 is_open = is_named and len(column.names) == 1  # a name that USING may merge
                 merged = sources.merged(column.name) if is_open else None
-                found = sources.resolve(merged if isinstance(merged, Column) else column)
-                is_own = found is not None and found[0].lower() == alias
+                source = sources.resolve(merged if isinstance(merged, Column) else column)
+                is_own = source is not None and source[0].lower() == alias
             else:
                 is_own = len(column.names) == 1 and name not in others
             return names.index(name) if is_own and names.count(name) == 1 else None
@@ -200,7 +200,7 @@ def _readers_of(entry: Entry, statement: Query) -> tuple[Reader, ...] | None:
         if entry_of(table) is entry:
             select = table.ancestor(Select)
             tables = () if select is None or table.sample else leaves(select.source)
-            if select is None or all(one is not table for one in tables):
+            if select is None or all(table_ is not table for table_ in tables):
                 return None
             readers.append(Reader(select, table))
     return tuple(readers)
@@ -211,7 +211,7 @@ def name_subqueries(statement: Query, lookup: Lookup) -> bool:
     be told from those of the other tables."""
     for select in statement.find_all(Select):
         joined = leaves(select.source) if isinstance(select.source, Join) else ()
-        unnamed = [one for one in joined if isinstance(one, tree.Derived) and not one.alias]
+        unnamed = [side for side in joined if isinstance(side, tree.Derived) and not side.alias]
         for number, item in enumerate(unnamed, 1):
             item.alias = f"unnamed_subquery{number if number > 1 else ''}"
         if unnamed:
@@ -269,13 +269,13 @@ def carried(query: Query, before: Node, after: Node, lookup: Lookup) -> Query | 
     """
     if any(is_by_chance(part, lookup) for part in query.walk()) or has_call(query):
         return None
-    known = {one.name.lower(): one for one in visible_entries(before)}
-    there = {one.name.lower(): one for one in visible_entries(after)}
-    named = {one.table.lower() for one in query.find_all(tree.Table) if len(one.path) == 1}
+    known = {entry.name.lower(): entry for entry in visible_entries(before)}
+    there = {entry.name.lower(): entry for entry in visible_entries(after)}
+    named = {table.table.lower() for table in query.find_all(tree.Table) if len(table.path) == 1}
     if all(known.get(name) is there.get(name) for name in named):
         return query
     whole = Context.of(before).around(query)
-    own = {one.name.lower() for one in whole.entries}
+    own = {entry.name.lower() for entry in whole.entries}
     return None if has_call(whole) or (named - own) & there.keys() else whole
 
 
@@ -283,8 +283,8 @@ def parted(conditions: Iterable[Expression]) -> tuple[list[Expression], list[Exp
     """Conditions without and with calls."""
     plain: list[Expression] = []
     asking: list[Expression] = []
-    for one in conditions:
-        (asking if has_call(one) else plain).append(one)
+    for condition in conditions:
+        (asking if has_call(condition) else plain).append(condition)
     return plain, asking
 
 
@@ -328,4 +328,4 @@ class Computed:
 
     def items(self) -> list[Expression]:
         """The select list of the subquery."""
-        return [value.named(self.name(at)) for at, value in enumerate(self.values.values())]
+        return [value.named(self.name(index)) for index, value in enumerate(self.values.values())]

@@ -50,12 +50,12 @@ class OuterQuery:
         """The FROM clause that the subquery sees."""
         if self.left is None:
             return from_only(self.select)
-        return build.select([], build.joined([one.copy() for one in self.left]))
+        return build.select([], build.joined([side.copy() for side in self.left]))
 
 
 def clauses_beside_where(select: Select) -> list[Node]:
     """The parts of a SELECT but for FROM, WITH and WHERE."""
-    return [one for one in clauses_of(select) if one.place != "where_clause"]
+    return [clause for clause in clauses_of(select) if clause.place != "where_clause"]
 
 
 @dataclass(slots=True)
@@ -80,12 +80,12 @@ class SubqueryRows:
         """Note on the columns of a subquery which they are of those that are read."""
         made = cls(select, lookup, *parted(build.conjuncts(select.where)))
         read, keys = made._outside(), list[str]()
-        for one in read:
-            copy = one.copy().named("")
+        for read_column in read:
+            copy = read_column.copy().named("")
             if copy.key.lower() not in keys:
                 keys.append(copy.key.lower())
                 made.read.append(copy)
-            one.meta[_READ] = keys.index(copy.key.lower())
+            read_column.meta[_READ] = keys.index(copy.key.lower())
         rest = clauses_beside_where(select)
         for call in [call for node in rest for call in calls_in(node)]:
             value = made._row_level(call)
@@ -118,16 +118,16 @@ class SubqueryRows:
 
     def found(self, pairs: str, *, is_search: bool) -> Select:
         """What is asked about the pairs. is_search: whether one for each outer row is enough."""
-        names = [ours.outer(at) for at in range(len(self.read))]
+        names = [ours.outer(index) for index in range(len(self.read))]
         where = condition_of(self._over(part, pairs) for part in self.asking)
         if not is_search:
-            names += [ours.own(at) for at in range(len(self.own.values))]
-        items: list[Expression] = [build.column(one, pairs).named(one) for one in names]
-        items += [self._over(one, pairs) for one in self.values.items()]
-        found = build.select(items or [build.null().named(ours.NOTHING)], pairs, where)
+            names += [ours.own(index) for index in range(len(self.own.values))]
+        items: list[Expression] = [build.column(name, pairs).named(name) for name in names]
+        items += [self._over(value, pairs) for value in self.values.items()]
+        select = build.select(items or [build.null().named(ours.NOTHING)], pairs, where)
         if is_search:
-            build.first_of(found, names)
-        return found
+            build.first_of(select, names)
+        return select
 
     def put(self, table: str) -> None:
         """Put the columns of a table in the place of what it has."""
@@ -149,14 +149,14 @@ class SubqueryRows:
         named = {item.alias.lower() for item in self.select.items if item.alias}
         read = columns_of(node, Context.of(self.select), WHERE, self.lookup)
         own = [
-            one
-            for one in read
-            if _READ not in one.meta
-            and not (is_order_name(one, named) and one.ancestor(Query) is self.select)
+            column
+            for column in read
+            if _READ not in column.meta
+            and not (is_order_name(column, named) and column.ancestor(Query) is self.select)
         ]
-        for one in own:
-            value = one.copy().named("")
-            one.meta[_OWN] = value.key.lower()
+        for column in own:
+            value = column.copy().named("")
+            column.meta[_OWN] = value.key.lower()
             self.own.column(value, value.key.lower())
         return own
 
@@ -192,17 +192,17 @@ class SubqueryRows:
 
     def _typed(self, value: Expression) -> Expression:
         """A value as it is read where it is."""
-        found = unnamed(value)
+        bare = unnamed(value)
         if isinstance(value, Call) and needs_number(value):
-            return build.cast(found, build.plain_type("DOUBLE"))
-        if [*map(needs_number, calls_in(value))] != [*map(needs_number, calls_in(found))]:
+            return build.cast(bare, build.plain_type("DOUBLE"))
+        if [*map(needs_number, calls_in(value))] != [*map(needs_number, calls_in(bare))]:
             raise refused(WHERE, "its answer is needed as a number. Cast it: LLM(...)::DOUBLE")
-        return found
+        return bare
 
     def _row_level(self, call: Call) -> Expression:
         """The largest expression around a call that is computed for each row."""
         functions = self.lookup.functions
-        found: Expression = call
+        value: Expression = call
         for over in call.ancestors():
             if isinstance(over, tree.Argument | tree.When):
                 continue
@@ -212,16 +212,17 @@ class SubqueryRows:
                 break
             if has_window(over) or makes_rows(over):
                 break
-            found = over
-        return found
+            value = over
+        return value
 
 
 def pairs_of(subquery: SubqueryRows, outer: OuterQuery, lookup: Lookup) -> Select:
     """The rows of a subquery for all rows of the outer query that its conditions leave."""
     rows, select = subquery.rows(), outer.select
-    names = [ours.outer(at) for at in range(len(subquery.read))]
+    names = [ours.outer(index) for index in range(len(subquery.read))]
     seen = from_only(
-        outer.seen, [one.copy().named(name) for one, name in zip(subquery.read, names, strict=True)]
+        outer.seen,
+        [column.copy().named(name) for column, name in zip(subquery.read, names, strict=True)],
     )
     is_whole = True
     for part in build.conjuncts(select.where):
@@ -237,7 +238,7 @@ def pairs_of(subquery: SubqueryRows, outer: OuterQuery, lookup: Lookup) -> Selec
         seen = seen if lookup.columns(more, select) is None else more
     build.set_modifier(seen, tree.Distinct, tree.Distinct())
     items = [build.column(name, ours.OUTER).named(name) for name in names]
-    items += [build.column(one.alias, ours.LATERAL).named(one.alias) for one in rows.items]
+    items += [build.column(item.alias, ours.LATERAL).named(item.alias) for item in rows.items]
     tables = [build.derived(seen, ours.OUTER), build.derived(rows, ours.LATERAL)]
     pairs = build.select(items, build.joined(tables))
     if lookup.columns(pairs, select) is None:
@@ -257,7 +258,7 @@ def _first_rows(select: Select, lookup: Lookup) -> tuple[int, list[Ordered]] | N
         return None
     keys = [key.copy() for key in select.order.keys]
     for key in keys:
-        names = {one.name.lower() for one in key.find_all(Column) if len(one.names) == 1}
+        names = {column.name.lower() for column in key.find_all(Column) if len(column.names) == 1}
         named = [item for item in select.items if name_of(item).lower() in names]
         if isinstance(key.value, Column) and len(named) == 1:
             key.value = unnamed(named[0])

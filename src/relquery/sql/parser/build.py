@@ -85,9 +85,13 @@ def any_of(conditions: Iterable[Expression]) -> Expression:
 
 def _joined(kind: str, conditions: Iterable[Expression]) -> Expression | None:
     parts: list[Expression] = []
-    for one in conditions:
-        is_same = isinstance(one, tree.Conjunction) and one.kind == kind
-        parts += one.operands if isinstance(one, tree.Conjunction) and is_same else [one]
+    for condition in conditions:
+        is_same = isinstance(condition, tree.Conjunction) and condition.kind == kind
+        parts += (
+            condition.operands
+            if isinstance(condition, tree.Conjunction) and is_same
+            else [condition]
+        )
     if len(parts) < 2:
         return parts[0] if parts else None
     return tree.Conjunction(type=kind, children=parts)
@@ -160,7 +164,7 @@ def first_of(query: Select, names: Iterable[str]) -> None:
 
 def set_modifier(query: Query, kind: type[tree.Modifier], modifier: tree.Modifier | None) -> None:
     """Put a modifier in the place of the query's own of its kind. DuckDB applies them in order."""
-    kept = [one for one in query.modifiers if not isinstance(one, kind)]
+    kept = [modifier for modifier in query.modifiers if not isinstance(modifier, kind)]
     kept += [] if modifier is None else [modifier]
     query.set("modifiers", sorted(kept, key=rank) or None)
 
@@ -180,13 +184,13 @@ def add_where(query: Select, *conditions: Expression) -> None:
 def conjuncts(condition: Expression | None) -> list[Expression]:
     """The conditions that a condition joins with AND."""
     if isinstance(condition, tree.Conjunction) and condition.is_and:
-        return [part for one in condition.operands for part in conjuncts(one)]
+        return [part for operand in condition.operands for part in conjuncts(operand)]
     return [] if condition is None else [condition]
 
 
 def joined(sources: Iterable[Source]) -> Source:
     """Sources with commas between them."""
     first, *others = sources
-    for one in others:
-        first = tree.Join(left=first, right=one, ref_type="CROSS")
+    for other in others:
+        first = tree.Join(left=first, right=other, ref_type="CROSS")
     return first

@@ -38,9 +38,9 @@ class Parser:
 
     def expression(self, text: str) -> Expression:
         """The tree of an expression."""
-        found = self.query(f"{_ITEM}{text}")
-        assert isinstance(found, Select)
-        (item,) = found.items
+        query = self.query(f"{_ITEM}{text}")
+        assert isinstance(query, Select)
+        (item,) = query.items
         item.parent, item.place = None, ""
         return item
 
@@ -139,10 +139,10 @@ def _nested(query: Query) -> Query:
     DuckDB's tree has all of them in one list, in this order, and its printer drops the parentheses.
     """
     runs: list[list[Modifier]] = [[]]
-    for one in query.modifiers:
-        if runs[-1] and build.rank(one) <= build.rank(runs[-1][-1]):
+    for modifier in query.modifiers:
+        if runs[-1] and build.rank(modifier) <= build.rank(runs[-1][-1]):
             runs.append([])
-        runs[-1].append(one)
+        runs[-1].append(modifier)
     if len(runs) == 1:
         return query
     nested = query.copy()

@@ -84,8 +84,8 @@ def read_shell(sql: str) -> Shell:
         entries = text.sql[:start]
         return replace(read_shell(blank(entries) + text.sql[start:]), entries=entries)
     for first, read in _READERS.items():
-        if text.take(*first) and (found := read(text)) is not None:
-            return replace(found, word=first[0]) if found.kind == "CHANGE" else found
+        if text.take(*first) and (shell := read(text)) is not None:
+            return replace(shell, word=first[0]) if shell.kind == "CHANGE" else shell
         text.at = 0
     word = text.tokens[0].word if text.tokens else ""
     return Shell("QUERY" if word in (*_QUERIES, "(", "SUMMARIZE") else "OTHER", text.sql, word=word)
@@ -96,8 +96,8 @@ def _after_with(tokens: Sequence[Token]) -> int | None:
     if words(tokens, 0, 1) != ["WITH"]:
         return None
     starts = (*_QUERIES, "INSERT", "UPDATE", "DELETE", "MERGE")
-    after = (at for at in on_top(tokens, 1) if tokens[at].word in starts)
-    return next((at for at in after if tokens[at - 1].text == ")"), None)
+    after = (index for index in on_top(tokens, 1) if tokens[index].word in starts)
+    return next((index for index in after if tokens[index - 1].text == ")"), None)
 
 
 def _cut(kind: Kind, text: Cursor, start: int, end: int) -> Shell:
@@ -107,7 +107,7 @@ def _cut(kind: Kind, text: Cursor, start: int, end: int) -> Shell:
 
 
 def _names(tokens: Sequence[Token]) -> tuple[str, ...]:
-    return tuple(one.name for one in tokens if one.text != ",")
+    return tuple(token.name for token in tokens if token.text != ",")
 
 
 def _insert(text: Cursor) -> Shell:
@@ -120,8 +120,8 @@ def _insert(text: Cursor) -> Shell:
     by_name = text.is_at("BY", "NAME")
     text.at += 2 * text.is_at("BY")
     tokens, start = text.tokens, text.at
-    pairs = ((at, words(tokens, at, 2)) for at in on_top(tokens, start))
-    ends = (at for at, pair in pairs if pair == ["ON", "CONFLICT"] or pair[0] == "RETURNING")
+    pairs = ((index, words(tokens, index, 2)) for index in on_top(tokens, start))
+    ends = (index for index, pair in pairs if pair == ["ON", "CONFLICT"] or pair[0] == "RETURNING")
     shell = _cut("INSERT", text, start, next(ends, len(tokens)))
     return replace(shell, target=target, columns=columns, path=path, by_name=by_name)
 
@@ -184,7 +184,10 @@ class _Changed:
 
     def shell(self, query: str, head: str, tail: str, columns: Sequence[str] = ()) -> Shell:
         """The statement that applies the rows of a query; columns: behind their rowid."""
-        plain = (one[1:-1].replace('""', '"') if one.startswith('"') else one for one in columns)
+        plain = (
+            column[1:-1].replace('""', '"') if column.startswith('"') else column
+            for column in columns
+        )
         return Shell(
             "CHANGE", query, head, tail, target=self.target, columns=(_ROW, *plain), path=self.path
         )
@@ -236,11 +239,11 @@ def _rest(text: Cursor, table: _Changed) -> tuple[str, str, str]:
 def _assigned(text: Cursor, tokens: Sequence[Token]) -> Iterator[tuple[str, str]]:
     """(column, value) of `a = x, (b, c) = (y, z)`, as written."""
     for part in between_commas(tokens):
-        equals = next((at for at, one in enumerate(part) if one.text == "="), None)
+        equals = next((index for index, token in enumerate(part) if token.text == "="), None)
         assert equals is not None
         values, names = [text.text(part[equals + 1 :])], [part[0].text]
         if part[0].text == "(":
-            names = [one.text for one in part[1:equals] if one.text not in (",", ")")]
+            names = [token.text for token in part[1:equals] if token.text not in (",", ")")]
         if len(names) > 1:
             starts = ("SELECT", "FROM", "WITH")
             is_row = words(part, equals + 1, 1) == ["("] and part[equals + 2].word not in starts

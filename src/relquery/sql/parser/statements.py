@@ -68,18 +68,18 @@ def split(sql: str, database: Database) -> list[StatementText]:
         raise QueryError("The query is empty. Give a statement, e.g. SELECT * FROM t.")
     texts: list[StatementText] = []
     marks, end = 0, 0
-    for number, one in enumerate(parsed, 1):
-        start = plain.index(one.text, end)
-        end, given = start + len(one.text), one.text
-        found = len(unnumbered(tokenize(given), given))
+    for number, each in enumerate(parsed, 1):
+        start = plain.index(each.text, end)
+        end, given = start + len(each.text), each.text
+        count = len(unnumbered(tokenize(given), given))
         option, query = explained(blank(plain[:start]) + given)
         texts.append(
             StatementText(
-                given, query, option, one.kind, one.parameters, marks if found else 0, number,
+                given, query, option, each.kind, each.parameters, marks if count else 0, number,
                 len(parsed), costs=given != sql[start:end],
             )
         )  # fmt: skip
-        marks += found
+        marks += count
     return texts
 
 
@@ -93,12 +93,12 @@ def half_a_character(what: str, error: UnicodeEncodeError) -> QueryError:
 
 def _without_cost(sql: str, tokens: Sequence[Token]) -> str:
     """A text with blanks in place of `(COST)` after the EXPLAIN that begins a statement."""
-    for at in range(len(tokens) - 3):
-        begins = at == 0 or tokens[at - 1].text == ";"
-        if begins and words(tokens, at, 2) == ["EXPLAIN", "COST"]:  # without parentheses
-            sql = sql[: tokens[at + 1].start] + " " * 4 + sql[tokens[at + 1].end :]
-        if begins and words(tokens, at, 4) == ["EXPLAIN", "(", "COST", ")"]:
-            start, end = tokens[at + 1].start, tokens[at + 3].end
+    for index in range(len(tokens) - 3):
+        begins = index == 0 or tokens[index - 1].text == ";"
+        if begins and words(tokens, index, 2) == ["EXPLAIN", "COST"]:  # without parentheses
+            sql = sql[: tokens[index + 1].start] + " " * 4 + sql[tokens[index + 1].end :]
+        if begins and words(tokens, index, 4) == ["EXPLAIN", "(", "COST", ")"]:
+            start, end = tokens[index + 1].start, tokens[index + 3].end
             sql = sql[:start] + " " * (end - start) + sql[end:]
     return sql
 

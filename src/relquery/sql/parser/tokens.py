@@ -37,14 +37,14 @@ class Token:
 
 def tokenize(sql: str) -> list[Token]:
     """The tokens of a text without its comments."""
-    found = duckdb.tokenize(sql)
-    starts = [start for start, _ in found]
+    tokens = duckdb.tokenize(sql)
+    starts = [start for start, _ in tokens]
     if not sql.isascii():  # DuckDB counts in bytes
-        places = [at for at, char in enumerate(sql) for _ in char.encode(errors="replace")]
+        places = [index for index, char in enumerate(sql) for _ in char.encode(errors="replace")]
         starts = [places[start] for start in starts]
     return [
         Token(text, start, start + len(text), kind in _NAMES, kind == _STRING)
-        for start, end, (_, kind) in zip(starts, [*starts[1:], len(sql)], found, strict=False)
+        for start, end, (_, kind) in zip(starts, [*starts[1:], len(sql)], tokens, strict=False)
         if kind != _COMMENT and (text := sql[start:end].rstrip())
     ]
 
@@ -57,20 +57,20 @@ def step(token: Token) -> int:
 def closing(tokens: Sequence[Token], opening: int) -> int:
     """The place of the token that closes a parenthesis; the last one if nothing does."""
     depth = 0
-    for at in range(opening, len(tokens)):
-        depth += step(tokens[at])
+    for index in range(opening, len(tokens)):
+        depth += step(tokens[index])
         if depth == 0:
-            return at
+            return index
     return len(tokens) - 1
 
 
 def on_top(tokens: Sequence[Token], start: int = 0) -> Iterator[int]:
     """The places of tokens in no parentheses, from one on."""
     depth = 0
-    for at in range(start, len(tokens)):
-        depth += step(tokens[at])
-        if depth == 0 or (depth == 1 and step(tokens[at]) > 0):
-            yield at
+    for index in range(start, len(tokens)):
+        depth += step(tokens[index])
+        if depth == 0 or (depth == 1 and step(tokens[index]) > 0):
+            yield index
 
 
 def between_commas(tokens: Sequence[Token]) -> list[list[Token]]:
@@ -110,7 +110,11 @@ def read_path(tokens: Sequence[Token], at: int) -> tuple[tuple[str, ...], int]:
 
 def unnumbered(tokens: Sequence[Token], sql: str) -> list[Token]:
     """The `?` of a statement; `?1` is `$1`."""
-    return [one for one in tokens if one.text == "?" and not sql[one.end : one.end + 1].isdigit()]
+    return [
+        token
+        for token in tokens
+        if token.text == "?" and not sql[token.end : token.end + 1].isdigit()
+    ]
 
 
 @dataclass(slots=True)
@@ -132,8 +136,8 @@ class Cursor:
     def numbered(self) -> Cursor:
         """The statement with `$1` for its first `?` and so on, as its parts change their places."""
         sql, marks = self.sql, unnumbered(self.tokens, self.sql)
-        for number, one in reversed(list(enumerate(marks, 1))):
-            sql = f"{sql[: one.start]}${number}{sql[one.end :]}"
+        for number, mark in reversed(list(enumerate(marks, 1))):
+            sql = f"{sql[: mark.start]}${number}{sql[mark.end :]}"
         return Cursor.of(sql) if marks else self
 
     def is_at(self, *wanted: str) -> bool:
@@ -142,9 +146,9 @@ class Cursor:
 
     def take(self, *wanted: str) -> bool:
         """Go past some words if they come next."""
-        found = self.is_at(*wanted)
-        self.at += found * len(wanted)
-        return found
+        is_taken = self.is_at(*wanted)
+        self.at += is_taken * len(wanted)
+        return is_taken
 
     def path(self) -> tuple[tuple[str, ...], str]:
         """Go past a name with dots. Its parts, and as it is written."""
@@ -168,10 +172,10 @@ class Cursor:
 
     def find(self, *wanted: str) -> int:
         """The place of the first of some keywords, in no parentheses, from here on; or the end."""
-        for at in on_top(self.tokens, self.at):
-            is_comparison = at and self.tokens[at - 1].word == "DISTINCT"  # IS DISTINCT FROM
-            if self.tokens[at].word in wanted and not is_comparison:
-                return at
+        for index in on_top(self.tokens, self.at):
+            is_comparison = index and self.tokens[index - 1].word == "DISTINCT"  # IS DISTINCT FROM
+            if self.tokens[index].word in wanted and not is_comparison:
+                return index
         return len(self.tokens)
 
     def until(self, *wanted: str) -> str:

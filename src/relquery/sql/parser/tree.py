@@ -41,8 +41,8 @@ class _Arg(Generic[T]):
             return self
         if self.wrapper:
             node = node.args.get(self.wrapper)
-        found: T = self.default if node is None else node.args.get(self.key, self.default)
-        return found
+        value: T = self.default if node is None else node.args.get(self.key, self.default)
+        return value
 
     def __set__(self, node: Node, value: T) -> None:
         assert not self.wrapper
@@ -134,7 +134,7 @@ class Node:
         siblings = None if self.parent is None else self.parent.args.get(self.place)
         if not isinstance(siblings, list):
             return -1
-        return next(at for at, one in enumerate(siblings) if one is self)
+        return next(place for place, sibling in enumerate(siblings) if sibling is self)
 
     @property
     def span(self) -> tuple[int, int] | None:
@@ -168,9 +168,9 @@ class Node:
         if isinstance(siblings, list):
             parent.set(place, list(_put(siblings, self, by)))
         else:
-            (one,) = by or (None,)
-            parent.set(place, one)
-        if not any(one is self for one in by):
+            (node,) = by or (None,)
+            parent.set(place, node)
+        if not any(node is self for node in by):
             self.parent, self.place = None, ""
 
     def remove(self) -> None:
@@ -184,13 +184,13 @@ class Node:
         stack = [copy]
         while stack:
             node = stack.pop()
-            found = change(node)
-            if found is None or found is node:
+            changed = change(node)
+            if changed is None or changed is node:
                 stack.extend(node.children())
             elif node is copy:
-                return found
+                return changed
             else:
-                node.replace(found)
+                node.replace(changed)
         return copy
 
     def data(self) -> dict[str, Any]:
@@ -265,7 +265,7 @@ class FunctionCall(Expression, kind="FUNCTION", type="FUNCTION"):
     @property
     def values(self) -> list[Expression]:
         """The arguments without their names."""
-        return [one.value for one in self.arguments]
+        return [argument.value for argument in self.arguments]
 
 
 class Window(FunctionCall, kind="WINDOW"):
@@ -360,9 +360,9 @@ class Lambda(Expression, kind="LAMBDA", type="LAMBDA"):
         """Lower-case names of its parameters; none if it cannot be a lambda."""
         left = self.parameters
         listed = left.values if isinstance(left, FunctionCall) and left.name == "row" else [left]
-        names = [one.names for one in listed if isinstance(one, Column)]
-        is_list = len(names) == len(listed) and all(len(one) == 1 for one in names)
-        return {one[0].lower() for one in names} if is_list else set()
+        names = [node.names for node in listed if isinstance(node, Column)]
+        is_list = len(names) == len(listed) and all(len(name) == 1 for name in names)
+        return {name[0].lower() for name in names} if is_list else set()
 
 
 class Parameter(Expression, kind="PARAMETER", type="VALUE_PARAMETER"):
@@ -446,8 +446,8 @@ class Query(Node):
     def entries(self) -> list[Entry]:
         """Its WITH entries."""
         clause = self.args.get("cte_map")
-        found: list[Entry] = [] if clause is None else clause.args.get("map", [])
-        return found
+        listed: list[Entry] = [] if clause is None else clause.args.get("map", [])
+        return listed
 
     @entries.setter
     def entries(self, entries: Iterable[Entry]) -> None:
@@ -455,7 +455,7 @@ class Query(Node):
         self.set("cte_map", Node(map=listed) if listed else Node())
 
     def _modifier(self, kind: type[N]) -> N | None:
-        return next((one for one in self.modifiers if isinstance(one, kind)), None)
+        return next((modifier for modifier in self.modifiers if isinstance(modifier, kind)), None)
 
     @property
     def order(self) -> Order | None:
@@ -627,41 +627,41 @@ def node_of(data: dict[str, Any], place: str = "") -> Node:
 def _read(value: Any, place: str) -> Any:
     if isinstance(value, dict):
         return node_of(value, place)
-    return [_read(one, place) for one in value] if isinstance(value, list) else value
+    return [_read(item, place) for item in value] if isinstance(value, list) else value
 
 
 def _adopt(parent: Node, place: str, value: Any) -> None:
     if isinstance(value, Node):
         value.parent, value.place = parent, place
     elif isinstance(value, list):
-        for one in value:
-            _adopt(parent, place, one)
+        for item in value:
+            _adopt(parent, place, item)
 
 
 def _nodes(value: Any) -> Iterator[Node]:
     if isinstance(value, Node):
         yield value
     elif isinstance(value, list):
-        for one in value:
-            yield from _nodes(one)
+        for item in value:
+            yield from _nodes(item)
 
 
 def _mapped(change: Callable[[Node], Any], value: Any) -> Any:
     """A value with other values in the place of its nodes, in lists as well."""
     if isinstance(value, Node):
         return change(value)
-    return [_mapped(change, one) for one in value] if isinstance(value, list) else value
+    return [_mapped(change, item) for item in value] if isinstance(value, list) else value
 
 
 def _put(siblings: list[Any], node: Node, by: Iterable[Node]) -> Iterator[Any]:
     """A list, or a list of lists, with other nodes in the place of one."""
-    for one in siblings:
-        if isinstance(one, list):
-            yield list(_put(one, node, by))
-        elif one is node:
+    for sibling in siblings:
+        if isinstance(sibling, list):
+            yield list(_put(sibling, node, by))
+        elif sibling is node:
             yield from by
         else:
-            yield one
+            yield sibling
 
 
 def _write_key(value: Any, parts: list[str], left_out: tuple[str, ...] = _PLACES) -> None:
@@ -675,8 +675,8 @@ def _write_key(value: Any, parts: list[str], left_out: tuple[str, ...] = _PLACES
         parts.append("}")
     elif isinstance(value, list):
         parts.append("[")
-        for one in value:
-            _write_key(one, parts)
+        for item in value:
+            _write_key(item, parts)
             parts.append(",")
         parts.append("]")
     else:

@@ -138,8 +138,8 @@ def noted(
 
 def note_on(node: Node) -> Note | None:
     """The note on a node, or on the node that it was copied from."""
-    found: Note | None = node.meta.get(NOTE)
-    return found
+    note: Note | None = node.meta.get(NOTE)
+    return note
 
 
 def mark_answer(column: Column) -> None:
@@ -167,8 +167,8 @@ def checks_in(tree: Node, functions: FunctionCatalog) -> Iterator[tuple[Expressi
     """The nodes with a note in part of a plan whose calls have been replaced by their answer
     columns, and their checks."""
     for node in tree.walk():
-        if isinstance(node, Expression) and (found := note_on(node)) is not None:
-            yield node, _check(node, found, tree, functions)
+        if isinstance(node, Expression) and (note := note_on(node)) is not None:
+            yield node, _check(node, note, tree, functions)
 
 
 def _check(node: Expression, note: Note, tree: Node, functions: FunctionCatalog) -> Check:
@@ -176,7 +176,7 @@ def _check(node: Expression, note: Note, tree: Node, functions: FunctionCatalog)
     bare = node.copy().named("")
     bare.meta.pop(NOTE)
     if note.kind is None:
-        answers = (one.copy() for one in node.find_all(Expression) if is_answer(one))
+        answers = (answer.copy() for answer in node.find_all(Expression) if is_answer(answer))
         value = build.column(ours.answer(calls[0])) if calls else next(answers)
         # A hash is never NULL, so TRY gives NULL only for failures.
         (tried,) = node.args["children"]

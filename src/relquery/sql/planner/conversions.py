@@ -127,8 +127,8 @@ class _Conversion:
             self._convert_compared(sides)
         elif isinstance(node, Subquery) and node.compared is not None:
             # Of a query with one column; VARCHAR if DuckDB does not say.
-            one = {"subquery_type": "SCALAR", "subquery": Node(node=node.query.copy())}
-            kind = self.kinds.of(Subquery(**one, comparison_type="INVALID"))
+            subquery = {"subquery_type": "SCALAR", "subquery": Node(node=node.query.copy())}
+            kind = self.kinds.of(Subquery(**subquery, comparison_type="INVALID"))
             self._convert_compared([node.compared], kind or "VARCHAR")
         elif isinstance(node, FunctionCall) and node.name.lower() == "nullif":
             self._convert_null_if(node)
@@ -186,10 +186,12 @@ class _Conversion:
         # A text literal takes the type of what it is compared with.
         open_kinds = ("STRING", "NULL_LITERAL")
         typed = [
-            one for one in others if not (isinstance(one, tree.Constant) and one.kind in open_kinds)
+            other
+            for other in others
+            if not (isinstance(other, tree.Constant) and other.kind in open_kinds)
         ]
         if len(typed) > 1:
-            typed = [build.operation(build.COALESCE, *(one.copy() for one in typed))]
+            typed = [build.operation(build.COALESCE, *(part.copy() for part in typed))]
         return self.kinds.of(typed[0]) if typed else None
 
     def _is_answer_text(self, node: Expression) -> bool:
@@ -290,15 +292,15 @@ class OuterReader:
         """Write out the casts of an INSERT that would otherwise fail for an answer."""
         given = [] if target is None else self._columns_of(statement)
         kinds = types_written([name for name, _ in given], target, by_name)
-        names = [f"c{at}" for at in range(len(given))]
+        names = [f"c{index}" for index in range(len(given))]
         items: list[Expression] = list(map(build.column, names))
         is_read = False
-        for at, kind in enumerate(kinds):
-            name, is_text = given[at]
+        for index, kind in enumerate(kinds):
+            name, is_text = given[index]
             if is_text and kind != "VARCHAR":
-                items[at] = build.cast(items[at], parser().type(kind))
+                items[index] = build.cast(items[index], parser().type(kind))
                 is_read = True
-            items[at].named(name)
+            items[index].named(name)
         if not is_read:
             return statement
         return build.select(items, build.derived(statement, ours.WRITTEN, names))
@@ -323,7 +325,7 @@ class OuterReader:
 
     def _sources(self, select: Select) -> dict[str, Columns]:
         """The columns of the FROM clause's sources, by lower-case alias."""
-        return {one.name.lower(): self._source(one) for one in leaves(select.source)}
+        return {leaf.name.lower(): self._source(leaf) for leaf in leaves(select.source)}
 
     def _source(self, source: tree.Source) -> Columns:
         entry = entry_of(source) if isinstance(source, Table) else None
@@ -342,8 +344,8 @@ class OuterReader:
         if isinstance(query, tree.SetOperation):
             first, *others = map(self._columns_of, query.branches)
             return [
-                (name, is_text or any(other[at][1] for other in others if at < len(other)))
-                for at, (name, is_text) in enumerate(first)
+                (name, is_text or any(other[index][1] for other in others if index < len(other)))
+                for index, (name, is_text) in enumerate(first)
             ]
         described = self.lookup.columns(query) if isinstance(query, Select) else None
         if not isinstance(query, Select) or described is None:
@@ -357,7 +359,9 @@ class OuterReader:
     def _items_read(self, select: Select, names: list[str]) -> list[bool]:
         """Whether each column of a SELECT reads answers."""
         sources = self._sources(select)
-        reads = [any(_is_answer(one, sources) for one in columns_in(item)) for item in select.items]
+        reads = [
+            any(_is_answer(column, sources) for column in columns_in(item)) for item in select.items
+        ]
         if any(item.find(tree.Star) for item in select.items):
             texts = {name.lower() for each in sources.values() for name, is_text in each if is_text}
             pairs = zip(select.items, reads, strict=True)
@@ -367,10 +371,10 @@ class OuterReader:
             return reads
         widths = []  # unnest(list_of_structs, recursive := true) gives several columns
         for item in select.items:
-            one = select.copy()
-            one.items = [item.copy()]
-            one.set("modifiers", None)  # ORDER BY may name another item
-            widths.append(len(self.lookup.columns(one, select) or ()))
+            copy = select.copy()
+            copy.items = [item.copy()]
+            copy.set("modifiers", None)  # ORDER BY may name another item
+            widths.append(len(self.lookup.columns(copy, select) or ()))
         return [read for read, width in zip(reads, widths, strict=True) for _ in range(width)]
 
 
@@ -391,14 +395,16 @@ def _renamed(columns: Columns, names: list[str]) -> Columns:
 def _is_answer(column: Column, sources: dict[str, Columns]) -> bool:
     table, name = column.table.lower(), column.name.lower()
     named = (columns for alias, columns in sources.items() if table in ("", alias))
-    is_answer = any(one.lower() == name and is_text for each in named for one, is_text in each)
+    is_answer = any(
+        column.lower() == name and is_text for each in named for column, is_text in each
+    )
     return is_answer and len(column.names) <= 2
 
 
 def _failed_rows(select: Select, node: Expression, check: Check) -> Select:
     """A query for the rows of a FROM clause, numbered from 0, where a node's value is not valid."""
     parts = build.conjuncts(select.where)
-    if any(one.place == "where_clause" for one in (node, *node.ancestors())):
+    if any(ancestor.place == "where_clause" for ancestor in (node, *node.ancestors())):
         parts = [part for part in parts if not has_answer(part)]
     numbered = parser().expression("row_number() OVER () - 1").named(ours.ROW)
     value, failed = check.value.copy().named(ours.VALUE), check.failed.copy().named(ours.FAILED)

@@ -43,8 +43,8 @@ def guard_of(node: Node, top: Node, functions: FunctionCatalog) -> Expression | 
 
     None if it is read in every row, as far as conditions without calls can tell.
     """
-    found = Conditions(top, functions, where_it_counts=False).of(node)
-    return guard([one.holds for one in found if not has_call(one.holds)])
+    conditions = Conditions(top, functions, where_it_counts=False).of(node)
+    return guard([condition.holds for condition in conditions if not has_call(condition.holds)])
 
 
 def guard(conditions: Sequence[Expression]) -> Expression | None:
@@ -84,7 +84,7 @@ class Conditions:
         result may be NULL, nor those that depend on more than their row. Ignoring a condition only
         means that more rows are asked.
         """
-        found: list[Condition] = []
+        conditions: list[Condition] = []
         has_sets = isinstance(self.top, Select) and has_grouping_sets(self.top)
         while node.parent is not None and node is not self.top:
             parent = node.parent
@@ -92,18 +92,20 @@ class Conditions:
                 break
             if isinstance(parent, Conjunction):
                 sides = self._of_sides(parent)
-                level = [one for at, one in enumerate(sides) if at != node.index and one]
+                level = [side for index, side in enumerate(sides) if index != node.index and side]
             else:
                 level = list(filter(self._is_of_a_row, _conditions_of(node, parent)))
-            found = [*level, *found]
+            conditions = [*level, *conditions]
             node = parent
-        return found
+        return conditions
 
     def _of_sides(self, parent: Conjunction) -> list[Condition | None]:
         """What each side of an AND or OR says where others are read; None for what is ignored."""
         if parent not in self._sides:
-            sides = (Condition(self._side(one, parent), is_side=True) for one in parent.operands)
-            self._sides[parent] = [one if self._is_of_a_row(one) else None for one in sides]
+            sides = (
+                Condition(self._side(operand, parent), is_side=True) for operand in parent.operands
+            )
+            self._sides[parent] = [side if self._is_of_a_row(side) else None for side in sides]
         return self._sides[parent]
 
     def _side(self, one: Expression, parent: Conjunction) -> Expression:
@@ -116,8 +118,8 @@ class Conditions:
     def _is_of_a_row(self, condition: Condition) -> bool:
         """Whether a condition depends neither on other rows nor on random values."""
         holds, functions = condition.holds, self.functions
-        operators = (one for one in own_nodes(holds) if isinstance(one, Operator))
-        is_of_keys = any(one.kind == "GROUPING_FUNCTION" for one in operators)
+        operators = (operator for operator in own_nodes(holds) if isinstance(operator, Operator))
+        is_of_keys = any(operator.kind == "GROUPING_FUNCTION" for operator in operators)
         is_of_rows = has_window(holds) or functions.has_aggregate(holds) or is_of_keys
         return not (is_of_rows or functions.has_query(holds) or functions.is_volatile(holds))
 

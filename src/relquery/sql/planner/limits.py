@@ -69,9 +69,9 @@ def cut_of(select: Select, names: Collection[str], functions: FunctionCatalog) -
     if distinct is not None:
         distinct = distinct.copy()
         distinct.on = [item_at(key, select) for key in distinct.on]
-    for one in (distinct, Order(orders=keys) if keys else None, limit and limit.copy()):
-        if one is not None:
-            build.set_modifier(cut, type(one), one)
+    for modifier in (distinct, Order(orders=keys) if keys else None, limit and limit.copy()):
+        if modifier is not None:
+            build.set_modifier(cut, type(modifier), modifier)
     return cut
 
 
@@ -142,7 +142,7 @@ def enough_of(outer: Query, tables: Collection[str], functions: FunctionCatalog)
         """Whether the statement does."""
         for node in (table, *table.ancestors()):
             if isinstance(node, Entry):
-                readers = [one for one in outer.find_all(tree.Table) if entry_of(one) is node]
+                readers = [table for table in outer.find_all(tree.Table) if entry_of(table) is node]
                 return all(map(grows_with, readers))
             if node is outer or node.parent is None:
                 return True
@@ -166,7 +166,7 @@ def _passes(node: Node, parent: Node, functions: FunctionCatalog) -> bool:
     elif isinstance(parent, Select):
         passes = node.place in ("from_table", "where_clause") and parent.qualify is None
         passes &= parent.sample is None and not functions.in_select(parent)
-        passes &= not any(has_window(one) or makes_rows(one) for one in parent.items)
+        passes &= not any(has_window(item) or makes_rows(item) for item in parent.items)
     elif isinstance(parent, tree.SetOperation):
         passes = parent.kind == "UNION" and parent.is_all
     elif isinstance(parent, tree.Conjunction):

@@ -32,8 +32,8 @@ def pair_of(fields: tuple[Field, ...], call: str, is_symmetric: bool) -> tuple[F
     first, second = fields
     swaps = build.compared(_LESS, second.value, first.value)
     values = (
-        build.when(swaps.copy(), one.value.copy(), other.value.copy())
-        for one, other in ((second, first), (first, second))
+        build.when(swaps.copy(), left.value.copy(), other.value.copy())
+        for left, other in ((second, first), (first, second))
     )
     return tuple(
         replace(field, value=value, source=None, column="")
@@ -46,10 +46,10 @@ def together(calls: Iterable[PlannedCall]) -> list[tree.Ordered]:
 
     A join has no order of its own. So a LIMIT is reached with the fewest calls.
     """
-    fields = next((one.fields for one in calls if one.task.is_symmetric), None)
+    fields = next((call.fields for call in calls if call.task.is_symmetric), None)
     if fields is None:
         return []
-    pairs: list[Expression] = [one.value.copy() for one in fields]
+    pairs: list[Expression] = [field.value.copy() for field in fields]
     row = tree.Argument(expression=build.column(ours.ROW))
     window = tree.Window(
         type="WINDOW_AGGREGATE",

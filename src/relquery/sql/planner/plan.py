@@ -113,7 +113,7 @@ class PlannedCall:
     @property
     def modules(self) -> tuple[int, ...]:
         """The fields that are modules, by their place."""
-        return tuple(at for at, field in enumerate(self.fields) if field.is_module)
+        return tuple(index for index, field in enumerate(self.fields) if field.is_module)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,13 +179,13 @@ class SelectPlan:
     @property
     def inner(self) -> dict[int, frozenset[int]]:
         """For each call, the calls whose answers are its fields."""
-        return {call.index: frozenset(one.call for one in call.needs) for call in self.calls}
+        return {call.index: frozenset(need.call for need in call.needs) for call in self.calls}
 
     @property
     def parts(self) -> tuple[CallGroup, ...]:
         """The calls of all stages, in the order in which they are asked."""
         cut = () if self.cut is None else (self.cut.part,)
-        return (*(one.part for one in self.filters), *cut, self.outputs)
+        return (*(filter_.part for filter_ in self.filters), *cut, self.outputs)
 
 
 def name_fields(fields: Iterable[Field], *, keep: bool = False) -> tuple[Field, ...]:
@@ -197,16 +197,16 @@ def name_fields(fields: Iterable[Field], *, keep: bool = False) -> tuple[Field, 
     twice.
     """
     distinct: dict[object, Field] = {}
-    for at, one in enumerate(fields):
-        distinct.setdefault(at if keep else (one.value.key, one.name, one.is_bag), one)
-    counts = Counter(one.name for one in distinct.values())
+    for index, given in enumerate(fields):
+        distinct.setdefault(index if keep else (given.value.key, given.name, given.is_bag), given)
+    counts = Counter(field.name for field in distinct.values())
     names = []
-    for one in distinct.values():
+    for given in distinct.values():
         # A name that is not the column's own is an alias.
-        is_qualified = bool(one.source) and one.column == one.name and counts[one.name] > 1
-        names.append(f"{one.source}.{one.name}" if is_qualified else one.name)
+        is_qualified = bool(given.source) and given.column == given.name and counts[given.name] > 1
+        names.append(f"{given.source}.{given.name}" if is_qualified else given.name)
     pairs = zip(distinct_names(names), distinct.values(), strict=True)
-    return tuple(replace(one, name=name) for name, one in pairs)
+    return tuple(replace(field, name=name) for name, field in pairs)
 
 
 def sides_of(fields: Iterable[Expression], sources: Sources, call: str) -> tuple[int, ...]:
@@ -216,9 +216,9 @@ def sides_of(fields: Iterable[Expression], sources: Sources, call: str) -> tuple
     """
     tables: list[list[str]] = []
     for expression in fields:
-        found = (sources.resolve(column) for column in expression.find_all(Column))
-        tables.append(list(dict.fromkeys(one[0] if one else "?" for one in found)))
-    known = list(dict.fromkeys(one for each in tables for one in each))
+        columns = (sources.resolve(column) for column in expression.find_all(Column))
+        tables.append(list(dict.fromkeys(pair[0] if pair else "?" for pair in columns)))
+    known = list(dict.fromkeys(table for each in tables for table in each))
     if len(known) != 2 or any(len(each) != 1 for each in tables):
         raise QueryError(
             f"{call} sets classify, which needs fields of two tables, each field of one. Its "
@@ -267,8 +267,8 @@ def declared_keys(
                 if (field.source or "").lower() == table.name.lower()
                 or (field.source is None and field.column.lower() in merged)
             }
-            found = database.constraints(table.path) if len(names) > 1 else ()
-            for key in (one for one in found if one.is_key):
+            constraints = database.constraints(table.path) if len(names) > 1 else ()
+            for key in (constraint for constraint in constraints if constraint.is_key):
                 parts = tuple(names.get(column.lower(), "") for column in key.columns)
                 others = tuple(other for other in names.values() if other not in parts)
                 if all(parts) and others:

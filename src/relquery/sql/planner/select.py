@@ -72,7 +72,8 @@ def plan_select(
     over = _OverRows(select, sources, frozenset(map(str.lower, names)), context, lookup)
     plain, asking = parted(build.conjuncts(select.where))
     filters = tuple(
-        Filter(read := over.rewrite(one), over.part([one], one, read)) for one in asking
+        Filter(read := over.rewrite(condition), over.part([condition], condition, read))
+        for condition in asking
     )
     given = cut_of(select, names, functions)
     stops = given is not None and stops_early(given)
@@ -97,7 +98,7 @@ def plan_select(
     base.where = condition_of(part.copy() for part in plain)
     base.qualify = condition_of(part.copy() for part in qualified)
     if limits is not None:
-        base.set("modifiers", [one.copy() for one in limits.modifiers])
+        base.set("modifiers", [modifier.copy() for modifier in limits.modifiers])
     return SelectPlan(
         base=base,
         calls=tuple(over.planned),
@@ -149,7 +150,7 @@ def _note_wholes(select: Select, functions: FunctionCatalog) -> None:
             node.meta[_OF_GROUP] = grouped and not (
                 functions.around(node, select)
                 or path[-1].place in ("group_expressions", "where_clause", "from_table")
-                or any(one.key in keys for one in path)
+                or any(node_above.key in keys for node_above in path)
             )
 
 
@@ -205,7 +206,7 @@ class _OverRows:
         for clause in ("select_list", "group_expressions", "having", "qualify", "modifiers"):
             value = select.args.get(clause)
             if isinstance(value, list):
-                made.set(clause, [self.rewrite(one) for one in value])
+                made.set(clause, [self.rewrite(item) for item in value])
             elif value is not None:
                 made.set(clause, self.rewrite(value))
         return made
@@ -218,16 +219,18 @@ class _OverRows:
         places: dict[int, list[tuple[Condition, ...]]] = {}
         conditions = Conditions(top, self.lookup.functions, where_it_counts=True)
         rewritten = cache(self.rewrite)
-        for call in (one for node in written for one in calls_in(node)):
+        for call in (written_node for node in written for written_node in calls_in(node)):
             index = self._by_key.get(call.key)
             if index in used and index is not None:
-                found = conditions.of(call)
-                over = (replace(one, holds=rewritten(one.holds)) for one in found)
+                around = conditions.of(call)
+                over = (
+                    replace(condition, holds=rewritten(condition.holds)) for condition in around
+                )
                 places.setdefault(index, []).append(tuple(over))
         self._checks += (check for _, check in checks_in(read, self.lookup.functions))
         distinct = {
-            (one.failed.key, one.value.key, one.note.kind, one.note.later): one
-            for one in reversed(self._checks)
+            (check.failed.key, check.value.key, check.note.kind, check.note.later): check
+            for check in reversed(self._checks)
         }
         self._checks, self._used = [], {}
         return CallGroup(used, places, tuple(reversed(distinct.values())))
@@ -287,24 +290,26 @@ class _OverRows:
         """Plan a call and return the column of its answers."""
         sources, lookup, task = self.sources, self.lookup, node.task
         written = [
-            (at, one)
-            for at, field in enumerate(node.fields)
-            for one in (sources.expanded(field) if isinstance(field, tree.Star) else [field])
+            (index, value)
+            for index, field in enumerate(node.fields)
+            for value in (sources.expanded(field) if isinstance(field, tree.Star) else [field])
         ]
         given = [
-            Field.of(one, self._field(one), sources, at in node.modules, at in node.bags)
-            for at, one in written
+            Field.of(value, self._field(value), sources, index in node.modules, index in node.bags)
+            for index, value in written
         ]
         fields = name_fields(given, keep=task.has_places)
         if task.pairs:
             fields = pair_of(fields, node.written, task.is_symmetric)
         if task.kind == "match":
-            sides = sides_of([one for _, one in written], sources, node.written)
+            sides = sides_of([value for _, value in written], sources, node.written)
             task = replace(task, sides=sides)
-        asked = tuple((one.name, one.value.key, one.is_module, one.is_bag) for one in fields)
+        asked = tuple(
+            (field.name, field.value.key, field.is_module, field.is_bag) for field in fields
+        )
         index = self._identities.setdefault((task, asked), len(self.planned))
         if index == len(self.planned):
-            needs = needs_in([one.value for one in given], lookup.functions)
+            needs = needs_in([field.value for field in given], lookup.functions)
             entries = [entry.name for entry in self.context.entries]
             keys = declared_keys(self.select, fields, entries, lookup.database)
             self.planned.append(PlannedCall(index, node.written, task, fields, needs, keys))

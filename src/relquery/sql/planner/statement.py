@@ -78,17 +78,19 @@ def plan(bound: Bound, database: Database, scratch: Scratch) -> StatementPlan:
         names = [name for name, _ in columns]
         is_written = _gives_rows_of(tree, select)
         wanted = types_written(names, target, shell.by_name) if is_written else []
-        found = _planned(select, columns, wanted, lookup)
-        if isinstance(found, Select):
-            by = found
+        planned = _planned(select, columns, wanted, lookup)
+        if isinstance(planned, Select):
+            by = planned
         else:
             if select is tree and not shell.fills:
-                return StatementPlan(bound, share([*selects, found]), None)
-            found = replace(found, table=scratch.reserve(found.columns))
-            selects.append(found)
-            pairs = zip(names, found.final.items, strict=True)
-            texts[found.table] = frozenset(name.lower() for name, item in pairs if answers_in(item))
-            by = _rows_of(found)
+                return StatementPlan(bound, share([*selects, planned]), None)
+            planned = replace(planned, table=scratch.reserve(planned.columns))
+            selects.append(planned)
+            pairs = zip(names, planned.final.items, strict=True)
+            texts[planned.table] = frozenset(
+                name.lower() for name, item in pairs if answers_in(item)
+            )
+            by = _rows_of(planned)
         if select is tree:
             tree = by
         else:
@@ -96,7 +98,7 @@ def plan(bound: Bound, database: Database, scratch: Scratch) -> StatementPlan:
     reader = OuterReader(lookup, texts)
     tree = reader.read(tree, target, shell.by_name)
     enough = enough_of(tree, texts, bound.functions)
-    selects = [replace(one, stops=enough is not None) for one in selects]
+    selects = [replace(select_plan, stops=enough is not None) for select_plan in selects]
     return StatementPlan(bound, share(selects), tree, tuple(reader.checks), enough)
 
 
@@ -157,9 +159,9 @@ def _rows_of(planned: SelectPlan) -> Select:
     """The rows of a planned SELECT's table, its columns cast as noted."""
     notes = [note_on(item) for item in planned.final.items]
     items: list[Expression] = [build.column(name) for name, _ in planned.columns]
-    for at, note in enumerate(notes):
+    for index, note in enumerate(notes):
         if note is not None and note.later:
-            items[at] = note.read(items[at]).named(planned.columns[at][0])
+            items[index] = note.read(items[index]).named(planned.columns[index][0])
     is_cast = any(note is not None and note.later for note in notes)
     return build.select(items if is_cast else [build.star()], planned.table)
 
@@ -167,7 +169,9 @@ def _rows_of(planned: SelectPlan) -> Select:
 def _gives_rows_of(query: Query, select: Select) -> bool:
     """Whether a query gives the rows of a SELECT unchanged, possibly with others."""
     if isinstance(query, SetOperation) and query.kind == "UNION" and query.is_all:
-        return not query.modifiers and any(_gives_rows_of(one, select) for one in query.branches)
+        return not query.modifiers and any(
+            _gives_rows_of(branch, select) for branch in query.branches
+        )
     return query is select
 
 
@@ -196,8 +200,8 @@ def _with_shared_answers(plans: Sequence[SelectPlan], *, is_exact: bool) -> tupl
             is_open = not call.task.output and has_one_answer(sampling)
             if sampling.labels:
                 _check_labels(call, places)
-            elif is_open and all(one for one, _ in places):
-                own = dict.fromkeys(text for one, _ in places for text in one)
+            elif is_open and all(texts for texts, _ in places):
+                own = dict.fromkeys(text for texts, _ in places for text in texts)
                 texts.setdefault(_asks(call, sampling), {}).update(own)
                 compared |= {(plan.table, call.index)} if own else set()
 
@@ -218,7 +222,7 @@ def _with_shared_answers(plans: Sequence[SelectPlan], *, is_exact: bool) -> tupl
 def _asks(call: PlannedCall, sampling: Sampling, kind: str | None = None) -> object:
     """Equal for calls that ask the same but for the order of their fields, if they are asked with
     this sampling, as this kind."""
-    names = frozenset(one.name for one in call.fields)
+    names = frozenset(field.name for field in call.fields)
     task = call.task
     return task.sent, sampling, kind or task.kind, task.model, task.cascade, task.pairs, names
 
@@ -236,18 +240,18 @@ def _check_labels(call: PlannedCall, places: Sequence[tuple[list[str], bool]]) -
 def _comparisons(plan: SelectPlan) -> Mapping[int, list[tuple[list[str], bool]]]:
     """By call, for each place that reads its answers: the texts that it compares them with, none if
     it does not clearly compare them, and whether they are the values of a set operation."""
-    trees: list[Node] = [plan.base, plan.final, *(one.predicate for one in plan.filters)]
+    trees: list[Node] = [plan.base, plan.final, *(filter_.predicate for filter_ in plan.filters)]
     trees += [] if plan.cut is None else [plan.cut.select]
     places = (place for part in plan.parts for each in part.places.values() for place in each)
     trees += [condition.holds for place in places for condition in place]
     trees += [part.value for call in plan.calls for part in call.fields]
-    found = defaultdict[int, list[tuple[list[str], bool]]](list)
-    for column in (one for tree in trees for one in tree.find_all(Column)):
+    comparisons = defaultdict[int, list[tuple[list[str], bool]]](list)
+    for column in (part for tree in trees for part in tree.find_all(Column)):
         if (call := ours.call_of(column.name)) is not None:
             around = column.ancestor(ComparisonExpression, Operator)
             is_of_branch = around is not None and OF_BRANCH in around.meta
-            found[call].append((_compared_with(column), is_of_branch))
-    return found
+            comparisons[call].append((_compared_with(column), is_of_branch))
+    return comparisons
 
 
 def _compared_with(column: Column) -> list[str]:

@@ -103,9 +103,9 @@ def _table(name: str, database: Database, function: str) -> str:
             f"'{name}' is a view with LLM calls, which cannot be searched. Save its rows first: "
             f"CREATE TABLE name AS FROM {quoted(name)}."
         )
-    found = find_table(name, database)
-    if found is not None:
-        return found
+    known = find_table(name, database)
+    if known is not None:
+        return known
     table, _, column = name.rpartition(".")
     tables = database.tables()
     hint = did_you_mean(name, tables)
@@ -131,16 +131,16 @@ def named_in(
     for a column in place of a number.
     """
     waiting = [(name.lower(), text) for name, text in definitions]
-    texts, found = [sql], dict[Named, str]()
+    texts, by_name = [sql], dict[Named, str]()
     while texts:
         text = texts.pop()
         for function, arguments in _calls(text, functions):
             if (named := _named(function, arguments)) is not None:
-                found.setdefault(named.lower(), function)
+                by_name.setdefault(named.lower(), function)
         read = set(_WORD.findall(text.lower()))
         texts += [body for name, body in waiting if name in read]
         waiting = [each for each in waiting if each[0] not in read]
-    return found
+    return by_name
 
 
 def unquoted_table(sql: str, column: str, functions: Collection[str]) -> QueryError | None:
@@ -168,9 +168,9 @@ def is_entry(sql: str, table: str) -> bool:
 def _calls(sql: str, functions: Collection[str]) -> Iterator[tuple[str, list[list[Token]]]]:
     """The calls of some functions, and their arguments."""
     tokens = tokenize(sql)
-    for at, (name, opening) in enumerate(pairwise(tokens)):
+    for index, (name, opening) in enumerate(pairwise(tokens)):
         if name.name.lower() in functions and opening.text == "(":
-            yield name.name.lower(), between_commas(tokens[at + 2 : closing(tokens, at + 1)])
+            yield name.name.lower(), between_commas(tokens[index + 2 : closing(tokens, index + 1)])
 
 
 def _named(function: str, arguments: Sequence[Sequence[Token]]) -> Named | None:
@@ -194,7 +194,10 @@ def _named(function: str, arguments: Sequence[Sequence[Token]]) -> Named | None:
 def _check_places(function: str, arguments: Sequence[Sequence[Token]]) -> None:
     """Raises QueryError for a named argument, and for a threshold in place of the text."""
     name = ours.USAGES[function].partition("(")[0]
-    table = next((found for one in arguments[:1] if (found := _text(one)) is not None), "table")
+    table = next(
+        (name_given for argument in arguments[:1] if (name_given := _text(argument)) is not None),
+        "table",
+    )
     for argument in arguments:
         if len(argument) > 2 and argument[1].text in _NAMING:
             value = argument[2].text if _is_number(argument[2:]) else "5"

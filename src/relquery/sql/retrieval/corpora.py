@@ -126,27 +126,27 @@ class Corpora:
             all_texts = list(Strings(searched.texts))
             first = groups(self._vectors(searched, all_texts), threshold)
             searched.first[threshold] = (
-                {text: all_texts[at] for text, at in zip(all_texts, first, strict=True)},
-                [all_texts[at] for at in np.unique(first)],
+                {text: all_texts[leader] for text, leader in zip(all_texts, first, strict=True)},
+                [all_texts[leader] for leader in np.unique(first)],
             )
         known, leaders = searched.first[threshold]
         new = [text for text in dict.fromkeys(texts) if text not in known]
         if new and leaders:
             vectors = self.shelf.vectors
             near = first_near(vectors.of(new), vectors.of(leaders), threshold)
-            for text, at in zip(new, near.tolist(), strict=True):
-                known[text] = text if at < 0 else leaders[at]
+            for text, leader in zip(new, near.tolist(), strict=True):
+                known[text] = text if leader < 0 else leaders[leader]
         return [known.get(text, text) for text in texts]
 
     def _searched(self, named: Named) -> Searched:
         """What a function searches. Raises QueryError if the statement does not name it."""
-        found = self.ready.get(named.lower())
-        if found is None:
+        index = self.ready.get(named.lower())
+        if index is None:
             raise QueryError(
                 f"The table to search, '{named.table}', must be written as a text in the "
                 "statement, e.g. passages('docs', question, 5). So must its column."
             )
-        return found
+        return index
 
     def _vectors(self, searched: Searched, texts: list[str]) -> Float32s:
         corpus = searched.corpus
@@ -192,8 +192,8 @@ class NamedTables(Mapping[str, Search]):
         return Named(table, column.strip('"')).lower() if is_table else None
 
     def _find(self, named: Named, question: str, limit: int) -> list[str]:
-        (found,) = self.corpora.search(named, [question], limit)
-        return [text for text, _ in found]
+        (texts,) = self.corpora.search(named, [question], limit)
+        return [text for text, _ in texts]
 
 
 def with_tables(given: Any, corpora: Corpora) -> Any:

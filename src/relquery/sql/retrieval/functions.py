@@ -101,8 +101,8 @@ class SearchFunctions:
         self, tables: _Column, questions: _Column, limits: _Numbers = None, names: _Numbers = None
     ) -> pa.Array:
         """A list of texts."""
-        found = self._search(ours.PASSAGES, tables, questions, limits, names)
-        return pa.array([[text for text, _ in hits] for hits in found], pa.list_(_TEXT))
+        lists = self._search(ours.PASSAGES, tables, questions, limits, names)
+        return pa.array([[text for text, _ in hits] for hits in lists], pa.list_(_TEXT))
 
     def search(
         self, tables: _Column, questions: _Column, limits: _Numbers = None, names: _Numbers = None
@@ -120,11 +120,11 @@ class SearchFunctions:
 
     def similarity(self, texts: _Column, others: _Column) -> pa.Array:
         """A number."""
-        one, other = _texts(texts), _texts(others)
-        found = cosines(self.vectors.of(one), self.vectors.of(other))
+        left, other = _texts(texts), _texts(others)
+        scores = cosines(self.vectors.of(left), self.vectors.of(other))
         # Equal texts are near without vectors, too.
-        is_same = [text == another for text, another in zip(one, other, strict=True)]
-        return pa.array(np.where(is_same, 1.0, found), _SCORE)
+        is_same = [text == another for text, another in zip(left, other, strict=True)]
+        return pa.array(np.where(is_same, 1.0, scores), _SCORE)
 
     def embed(self, texts: _Column) -> pa.Array:
         """A vector."""
@@ -160,14 +160,14 @@ class SearchFunctions:
     ) -> Iterator[tuple[str, str, float]]:
         if not texts or not others:
             return
-        found = nearest(self.vectors.of(texts), self.vectors.of(others), limit)
-        for text, hits in zip(texts, found, strict=True):
-            for at, score in zip(hits.texts.tolist(), hits.scores.tolist(), strict=True):
-                yield text, others[at], score
+        near = nearest(self.vectors.of(texts), self.vectors.of(others), limit)
+        for text, hits in zip(texts, near, strict=True):
+            for place, score in zip(hits.texts.tolist(), hits.scores.tolist(), strict=True):
+                yield text, others[place], score
 
     def _groups(self, texts: list[str], threshold: float) -> Iterable[tuple[str, str]]:
         first = groups(self.vectors.of(texts), threshold).tolist() if texts else []
-        return zip(texts, (texts[at] for at in first), strict=True)
+        return zip(texts, (texts[leader] for leader in first), strict=True)
 
 
 def _found(
@@ -182,8 +182,8 @@ def _found(
         rows_of.setdefault(key, []).append(row)
     by_row: dict[int, T] = {}
     for (column, number), rows in rows_of.items():
-        found = find(column, [texts[row] for row in rows], number)
-        by_row.update(zip(rows, found, strict=True))
+        values = find(column, [texts[row] for row in rows], number)
+        by_row.update(zip(rows, values, strict=True))
     return [by_row[row] for row in range(len(texts))]
 
 
@@ -191,7 +191,7 @@ def _named(function: str, tables: _Column, names: _Numbers) -> list[Named]:
     if not _is_text(tables.type):
         raise QueryError(f"The table to search must be a text, in quotes: {ours.USAGES[function]}.")
     columns = [""] * len(tables) if names is None else _texts(names)
-    return [Named(*one) for one in zip(_texts(tables), columns, strict=True)]
+    return [Named(*pair) for pair in zip(_texts(tables), columns, strict=True)]
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -212,7 +212,7 @@ def _lists(column: _Column, function: str) -> list[list[str]]:
             f"{ours.USAGES[function]} takes a list of texts, e.g. list(name); it was given {kind}."
         )
     lists = column.cast(pa.list_(_TEXT)).to_pylist()
-    return [list(dict.fromkeys(text for text in one if text is not None)) for one in lists]
+    return [list(dict.fromkeys(text for text in items if text is not None)) for items in lists]
 
 
 def _numbers(

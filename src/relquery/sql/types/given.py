@@ -47,8 +47,8 @@ def _of_text(text: str, database: Database) -> Shape:
             continue
         if not isinstance(cast, Cast) or not isinstance(cast.value, Constant):
             continue
-        for one in cast.to.walk():  # DuckDB refuses equal names with another message
-            if names := [name for name, _ in _inner(one) if name]:
+        for node in cast.to.walk():  # DuckDB refuses equal names with another message
+            if names := [name for name, _ in _inner(node) if name]:
                 check_names(names)
         try:
             kind = database.type(sql)
@@ -66,7 +66,7 @@ def _marked(text: str) -> str:
     tokens = tokenize(text)
     firsts: list[Token | None] = [None]
     marked, dropped = list[Token](), list[Token]()
-    for at, token in enumerate(tokens):
+    for index, token in enumerate(tokens):
         if step(token) < 0:
             firsts.pop()
         elif step(token) > 0:
@@ -75,9 +75,9 @@ def _marked(text: str) -> str:
             firsts[-1] = None
         elif firsts and firsts[-1] is None:
             firsts[-1] = token
-        elif words(tokens, at, 2) == ["NOT", "NULL"] and firsts and (first := firsts[-1]):
+        elif words(tokens, index, 2) == ["NOT", "NULL"] and firsts and (first := firsts[-1]):
             marked.append(first)
-            dropped += tokens[at : at + 2]
+            dropped += tokens[index : index + 2]
         if not firsts:
             return text
     for token in sorted([*marked, *dropped], key=lambda one: -one.start):
@@ -100,17 +100,17 @@ def _shape(kind: Any, written: Node | None) -> Shape:
     written: the same in a tree, which has what DuckDB ignores: the n of VARCHAR(n). None inside of
     a type that has a name.
     """
-    inner = {name.lower(): one for name, one in _inner(written)}
+    inner = {name.lower(): child for name, child in _inner(written)}
     match kind.id:
         case "list" | "array":
             children = dict(kind.children)
             return ListOf(_shape(children["child"], inner.get("")), children.get("size"))
         case "struct":
             parts = []
-            for name, one in kind.children:
+            for name, child in kind.children:
                 plain = name.removeprefix(_REQUIRED)
                 parts.append(
-                    StructField(plain, _shape(one, inner.get(plain.lower())), name != plain)
+                    StructField(plain, _shape(child, inner.get(plain.lower())), name != plain)
                 )
             return StructOf(tuple(parts))
         case "enum":
@@ -123,7 +123,7 @@ def _shape(kind: Any, written: Node | None) -> Shape:
         )
     is_text = written is not None and written.args["type_name"].upper() in _TEXTS
     lengths = written.args.get("children", ()) if written is not None and is_text else ()
-    return Leaf(name, length=next((int(one.text) for one in lengths), None))
+    return Leaf(name, length=next((int(length.text) for length in lengths), None))
 
 
 # JSON Schema
@@ -211,7 +211,7 @@ def _loaded(given: object) -> Mapping[str, Any]:
             raise QueryError(f"{given!r} gives no JSON Schema: {error}") from error
     if isinstance(given, EnumType):
         members: list[Enum] = list(given)
-        given = {"enum": [one.value for one in members]}
+        given = {"enum": [member.value for member in members]}
     if not isinstance(given, Mapping):
         raise QueryError(
             f"The type of an answer is {type(given).__name__}. Give a type as text, a JSON Schema, "
@@ -264,9 +264,9 @@ class _Schema:
                 options = [{"type": kind} for kind in schema["type"]]
             if options is None:
                 break
-            real = [one for one in options if one.get("type") != "null"]
+            real = [option for option in options if option.get("type") != "null"]
             nullable |= len(real) < len(options)
-            by_type = {str(one.get("type")): one for one in real}
+            by_type = {str(branch.get("type")): branch for branch in real}
             # Pydantic's Decimal.
             if by_type.keys() == {"number", "string"} and "type" not in schema:
                 return {**by_type["number"], "type": "decimal"}, nullable
@@ -279,12 +279,12 @@ class _Schema:
         return schema, nullable
 
     def _referred(self, name: str) -> Mapping[str, Any]:
-        found: Any = self.whole
+        node: Any = self.whole
         for part in filter(None, name.removeprefix("#").split("/")):
-            found = found.get(part, {}) if isinstance(found, Mapping) else {}
-        if not isinstance(found, Mapping) or not found:
+            node = node.get(part, {}) if isinstance(node, Mapping) else {}
+        if not isinstance(node, Mapping) or not node:
             raise QueryError(f"The JSON Schema refers to {name}, which it does not define.")
-        return found
+        return node
 
     def _struct(self, schema: Mapping[str, Any], where: str, depth: int) -> Shape:
         parts = []

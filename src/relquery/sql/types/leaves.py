@@ -74,8 +74,8 @@ class Leaf:
             return {"type": name, "enum": self.allowed}
         if self.kind in _INTEGERS:
             return self._of_integers()
-        if found := _DECIMAL.fullmatch(self.kind):
-            width, scale = int(found[1]), int(found[2])
+        if match := _DECIMAL.fullmatch(self.kind):
+            width, scale = int(match[1]), int(match[2])
             whole = f"(0|[1-9][0-9]{{0,{width - scale - 1}}})" if width > scale else "0"
             fraction = f"(\\.[0-9]{{1,{scale}}})?" if scale else ""
             return {"type": "string", "pattern": f"^-?{whole}{fraction}$"}
@@ -148,7 +148,7 @@ def dumped(value: object) -> str:
         return str(value)
     if isinstance(value, dict):
         parts = (
-            f"{json.dumps(key, ensure_ascii=False)}:{dumped(one)}" for key, one in value.items()
+            f"{json.dumps(key, ensure_ascii=False)}:{dumped(item)}" for key, item in value.items()
         )
         return f"{{{','.join(parts)}}}"
     if isinstance(value, list):
@@ -185,10 +185,10 @@ def _float(text: str, kind: str) -> str | None:
 
 
 def _decimal(text: str, kind: str) -> str | None:
-    found, number = _DECIMAL.fullmatch(kind), _number(text)
-    if number is None or found is None:
+    match, number = _DECIMAL.fullmatch(kind), _number(text)
+    if number is None or match is None:
         return None
-    width, scale = int(found[1]), int(found[2])
+    width, scale = int(match[1]), int(match[2])
     try:
         rounded = number.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, _EXACT)
     except InvalidOperation:
@@ -217,8 +217,8 @@ def _parses(parse: Callable[[str], object], text: str) -> bool:
 
 
 def _is_uri(text: str) -> bool:
-    found = urlsplit(text)
-    return bool(found.scheme and (found.netloc or found.path)) and not re.search(r"\s", text)
+    parts = urlsplit(text)
+    return bool(parts.scheme and (parts.netloc or parts.path)) and not re.search(r"\s", text)
 
 
 FORMATS: dict[str, Callable[[str], object]] = {

@@ -96,10 +96,10 @@ class Output:
 
     def read(self, answer: str) -> Any:
         """An answer as a value of `transport`. Raises InvalidAnswerError."""
-        found = _FENCED.fullmatch(answer)
+        match = _FENCED.fullmatch(answer)
         try:
             value = json.loads(
-                found[1] if found else answer,
+                match[1] if match else answer,
                 parse_int=Number,
                 parse_float=Number,
                 parse_constant=_refuse,
@@ -123,7 +123,9 @@ def described(shape: Shape) -> str:
         size = "" if shape.size is None else f"{shape.size} "
         return f"a list of {size}{described(shape.item)}"
     if shape.values:
-        return f"one of {', '.join(json.dumps(one, ensure_ascii=False) for one in shape.allowed)}"
+        return (
+            f"one of {', '.join(json.dumps(value, ensure_ascii=False) for value in shape.allowed)}"
+        )
     return f"{shape.kind} ({shape.format})" if shape.format else shape.kind
 
 
@@ -222,7 +224,7 @@ def _wanted(leaf: Leaf) -> str:
 def _read_struct(shape: StructOf, value: object, path: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise _unexpected(value, path, "an object")
-    folded = {str(key).lower(): one for key, one in reversed(value.items())}
+    folded = {str(key).lower(): item for key, item in reversed(value.items())}
     read: dict[str, Any] = {}
     for part in shape.parts:
         given = value[part.name] if part.name in value else folded.get(part.name.lower())
@@ -243,7 +245,7 @@ def _read_list(shape: ListOf, value: object, path: str) -> list[Any]:
     if shape.most is not None and len(value) > shape.most and not shape.distinct:
         what = path or "The answer"
         raise InvalidAnswerError(f"{what} has {len(value)} items; expected at most {shape.most}.")
-    items = [_read(shape.item, one, f"{path}[{at}]") for at, one in enumerate(value, 1)]
+    items = [_read(shape.item, item, f"{path}[{index}]") for index, item in enumerate(value, 1)]
     return list(dict.fromkeys(items)) if shape.distinct else items
 
 

@@ -230,10 +230,10 @@ class SpanRequests:
             self.copies.failed.update(targets[known : prompt.tokens // self.block])
             return
         for part in prompt.parts:
-            for at, source in enumerate(self.pinned.use(part.key), part.start // self.block):
-                if at >= known:
+            for index, source in enumerate(self.pinned.use(part.key), part.start // self.block):
+                if index >= known:
                     self.copies.sources.append(source)
-                    self.copies.targets.append(targets[at])
+                    self.copies.targets.append(targets[index])
                     self.copies.by.append(part.start)
 
     def taken(self) -> Copies:

@@ -54,16 +54,16 @@ class Rotary:
         cos, sin = self.table[by].chunk(2, dim=-1)
         shape = (len(keys), *(1,) * (keys.dim() - 2), -1)
         cos, sin = cos.view(shape), sin.view(shape)
-        found = keys.float()
+        floats = keys.float()
         if self.is_split:
             half = self.width // 2
-            first, second = found[..., :half], found[..., half : self.width]
+            first, second = floats[..., :half], floats[..., half : self.width]
             turned = torch.cat((first * cos - second * sin, second * cos + first * sin), -1)
         else:
-            first, second = found[..., 0 : self.width : 2], found[..., 1 : self.width : 2]
+            first, second = floats[..., 0 : self.width : 2], floats[..., 1 : self.width : 2]
             turned = torch.stack((first * cos - second * sin, second * cos + first * sin), -1)
             turned = turned.flatten(-2)
-        return torch.cat((turned, found[..., self.width :]), -1).to(keys.dtype)
+        return torch.cat((turned, floats[..., self.width :]), -1).to(keys.dtype)
 
 
 Write = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], None]
@@ -83,7 +83,7 @@ def key_places(
     )
     numbers = torch.arange(heads * block * size, device=cache.device)
     numbers = numbers.view(heads, block, size)
-    found = torch.zeros(numbers.numel(), dtype=torch.long, device=cache.device)
+    places_found = torch.zeros(numbers.numel(), dtype=torch.long, device=cache.device)
     slots = torch.arange(block, 2 * block, device=cache.device)
     scale = 1
     while scale <= numbers.numel():
@@ -95,11 +95,11 @@ def key_places(
         if len(held) != numbers.numel():
             raise ConfigError("This attention backend keeps keys in a form that spans do not know.")
         if scale == 1:
-            places, found = held, torch.zeros_like(held)
-        found += (written[places] - 1) * scale
+            places, places_found = held, torch.zeros_like(held)
+        places_found += (written[places] - 1) * scale
         scale *= _DIGIT
     order = torch.empty_like(places)
-    order[found] = places
+    order[places_found] = places
     return order.view(heads, block, size)
 
 

@@ -119,22 +119,22 @@ def forget_batch(path: Path, remote: str) -> int:
     Returns how many they are. Raises ConfigError if the file has no such batch.
     """
     store = BatchStore.open(path)
-    found = next((job for job in store.all() if job.remote == remote), None)
-    if found is None:
+    batch = next((job for job in store.all() if job.remote == remote), None)
+    if batch is None:
         raise ConfigError(f"{path} has no batch '{remote}'. `relquery batches {path}` lists them.")
-    store.forget(found)
-    return found.size
+    store.forget(batch)
+    return batch.size
 
 
 async def _shown(job: BatchJob, base_url: str | None, *, cancel: bool) -> Shown:
-    name, _, at = job.server.partition("@")
+    name, _, endpoint = job.server.partition("@")
     provider, _, model = name.partition(":")
     shown = partial(Shown, job.server, job.remote, job.begun, job.size)
     if job.state == "ended" or job.remote is None:
         return shown("to be found" if job.remote is None else job.state)
-    if at and base_url is None:
-        return shown("not asked", not_asked=at)
-    config = ProviderConfig(base_url=base_url if at else None)
+    if endpoint and base_url is None:
+        return shown("not asked", not_asked=endpoint)
+    config = ProviderConfig(base_url=base_url if endpoint else None)
     server = ProviderServer(model, config, PROVIDERS[provider])
     async with aclosing(server.client()) as client:
         api = batch_api(server, client)

@@ -149,8 +149,8 @@ class BatchStore:
         """What was written down for requests, for the first process that asks for it."""
         sql = "DELETE FROM batch_holds WHERE custom = ? RETURNING amount, period"
         with self._open() as connection:
-            found = [(custom, connection.execute(sql, (custom,)).fetchone()) for custom in customs]
-        return {custom: Reservation.of(*row) for custom, row in found if row is not None}
+            holds = [(custom, connection.execute(sql, (custom,)).fetchone()) for custom in customs]
+        return {custom: Reservation.of(*row) for custom, row in holds if row is not None}
 
     def of(self, customs: Iterable[str]) -> dict[str, BatchJob]:
         """The batch of each request that is in one."""

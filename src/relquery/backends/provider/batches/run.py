@@ -354,11 +354,11 @@ class BatchRun:
         self._end(row, self.codec.failed(error, row.tries + 1)[0])
 
     def _take(self, row: _Row, reply: Reply) -> None:
-        found = self.codec.read(reply, row.tries + 1, self.codec.dropped)
+        outcome = self.codec.read(reply, row.tries + 1, self.codec.dropped)
         if (held := self._held_for(row.custom)) is not None:
             self.shared.budget.settle(held, reply.usage)
         self.shared.counter.used(reply.usage)
-        self._end(row, found.answer)
+        self._end(row, outcome.answer)
 
     def _fail(self, row: _Row, error: ProviderError) -> None:
         """A request brought no reply. Its row has an error now, or is to be asked again."""

@@ -123,19 +123,19 @@ class Deadlines:
     def update(self, state: State) -> set[int]:
         """Process that time has passed; returns the relQueries that may have begun or ceased to be
         pressed."""
-        found: set[int] = set()
+        promised: set[int] = set()
         if self._has_drifted(state):
-            found.update(self._dates)
-            for number in found:
+            promised.update(self._dates)
+            for number in promised:
                 self.take_in(state.relqueries[number], state)
         for number in self._calm.take_until(state.now):
             latest, self.pressed[number] = self._dates[number]
             self._running_out.set(number, latest)
-            found.add(number)
+            promised.add(number)
         for number in self._running_out.take_until(state.now):
             del self.pressed[number]
-            found.add(number)
-        return found
+            promised.add(number)
+        return promised
 
     def forget(self, number: int) -> None:
         """A relQuery has ended."""
@@ -215,13 +215,13 @@ class Tail:
             bias = self._took / self._estimated if self._estimated else 1.0
             if self._wait is None:
                 self._wait = self._first_come(bias)
-            filled = bias * np.cumsum([one.work for one in each])
-            filled += [one.last for one in each]
-            left = np.array([one.since for one in each]) - self._clock
+            filled = bias * np.cumsum([query.work for query in each])
+            filled += [query.last for query in each]
+            left = np.array([query.since for query in each]) - self._clock
             left += (1 - MARGIN) * self._factor * self._wait
             tight = np.flatnonzero(filled >= left)
             if len(tight):
-                turns = np.array([one.turn for one in each])
+                turns = np.array([query.turn for query in each])
                 ahead = int(tight[-1]) + 1
                 first = tight[np.searchsorted(tight, np.arange(ahead))]
                 self.turns = dict(zip(self._open, turns[first].tolist(), strict=False))
@@ -243,8 +243,8 @@ class Tail:
 
     def _first_come(self, bias: float) -> float:
         """The quantile of the waits under first come, first served."""
-        work = np.cumsum([one.done + bias * one.work for one in self._seen])
-        waits = self._before + work - [one.since - one.longest for one in self._seen]
+        work = np.cumsum([query.done + bias * query.work for query in self._seen])
+        waits = self._before + work - [query.since - query.longest for query in self._seen]
         return float(np.quantile(waits, QUANTILE))
 
 

@@ -200,8 +200,8 @@ class Priorities(Generic[E]):
             alone = not first.running
             for place, request in enumerate(islice(first.waiting, max(seats, 1))):
                 yield request, alone and place == 0
-        found = [state.relqueries[number] for number in self._overdue]
-        for each in sorted(found, key=lambda each: (each.started is not None, each.arrival)):
+        relqueries = [state.relqueries[number] for number in self._overdue]
+        for each in sorted(relqueries, key=lambda each: (each.started is not None, each.arrival)):
             if each is not first:
                 yield next(iter(each.waiting)), True
         for number in sorted(self._pressed, key=self._pressed.__getitem__):

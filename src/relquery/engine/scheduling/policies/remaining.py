@@ -62,23 +62,23 @@ def decompose(
         return Batches(unfinished, int(unfinished > 0), sum(left), max(left))
     # Lists, because most relQueries are small and reading single numbers of an array is slow.
     total, answers = [0.0, *uncached.cumsum().tolist()], outputs.tolist()
-    at, running = 0, list(left)
+    start, running = 0, list(left)
     tokens, prefills, requests, decodes = unfinished, int(unfinished > 0), 0.0, 0.0
-    while at < len(uncached) or running:
+    while start < len(uncached) or running:
         seats = max(limits.max_num_seqs - len(running), 0)
-        fits = bisect_right(total, total[at] + limits.cache_tokens, at) - 1
-        stop = min(fits, at + seats, len(uncached))
-        if stop == at and not running:
-            stop = at + 1  # a request on its own is always admitted, whatever its size
-        decoding = answers[at:stop] + running
+        fits = bisect_right(total, total[start] + limits.cache_tokens, start) - 1
+        stop = min(fits, start + seats, len(uncached))
+        if stop == start and not running:
+            stop = start + 1  # a request on its own is always admitted, whatever its size
+        decoding = answers[start:stop] + running
         requests += sum(decoding)
         decodes += max(decoding)
-        while at < stop:
-            end = bisect_right(total, total[at] + limits.max_num_batched_tokens, at)
-            end = min(max(end - 1, at + 1), stop)
-            tokens += total[end] - total[at]
+        while start < stop:
+            end = bisect_right(total, total[start] + limits.max_num_batched_tokens, start)
+            end = min(max(end - 1, start + 1), stop)
+            tokens += total[end] - total[start]
             prefills += 1
-            at = end
+            start = end
         running = []
     return Batches(tokens, prefills, requests, decodes)
 
@@ -237,5 +237,5 @@ class Remaining:
             draw = Random(f"{self._seed} {count}")
             chosen = draw.sample(chosen, self._sample)
         sampled = relquery.waiting.pick(chosen)
-        cached = sum(sum(cached_tokens(one, state.limits, state.pool)) for one in sampled)
+        cached = sum(sum(cached_tokens(request, state.limits, state.pool)) for request in sampled)
         return 1.0 - cached / sum(request.length for request in sampled)

@@ -127,15 +127,15 @@ class PrefixIndex:
 
     def add(self, request: Request, keys: Sequence[bytes], rank: Rank) -> None:
         """Add a request. keys: of its servable blocks. rank: its rank with no block cached."""
-        above, at = self._root, 0
-        while at < len(keys):
-            run = self._runs.get(keys[at])
+        above, offset = self._root, 0
+        while offset < len(keys):
+            run = self._runs.get(keys[offset])
             if run is None:
-                run = self._runs[keys[at]] = _Run(above, keys[at:])
+                run = self._runs[keys[offset]] = _Run(above, keys[offset:])
                 self._look_up(run)
-            elif keys[at : at + len(run.keys)] != run.keys:
-                run = self._cut(run, _common(run.keys, keys[at:]))
-            above, at = run, at + len(run.keys)
+            elif keys[offset : offset + len(run.keys)] != run.keys:
+                run = self._cut(run, _common(run.keys, keys[offset:]))
+            above, offset = run, offset + len(run.keys)
         self._requests[request] = rank, above
         for run in _upwards(above):
             run.count += 1
@@ -230,7 +230,7 @@ class PrefixIndex:
         right. So each costs a step at most, however many have left.
         """
         path: list[_Run] = [run]
-        found, right = None, None
+        best, right = None, None
         while path:
             top = path[-1]
             while top.ranks and not self._counts(top, top.ranks[0]):
@@ -240,13 +240,13 @@ class PrefixIndex:
                 path.append(entry)
                 continue
             if not isinstance(entry, _Run):
-                found = None if rank is None or entry is None else (rank, entry)
+                best = None if rank is None or entry is None else (rank, entry)
             if top.lowest is not rank:
                 top.lowest = rank
                 if rank is not None and top.above is not None:
                     heappush(top.above.ranks, (rank, next(self._pushed), top))
             right = path.pop()
-        return found
+        return best
 
     def _rank(self, run: _Run) -> Rank | None:
         """A run's rank, if it is open; None if it has none of its own."""

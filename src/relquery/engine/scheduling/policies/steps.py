@@ -74,12 +74,12 @@ def make_room(draft: Draft, request: Request, victims: Iterable[Request]) -> Dra
         last.evict(victim)
     if not left or not last.admit(request):
         return None
-    found = draft.fork()
+    fork = draft.fork()
     for victim in left:
-        found.evict(victim)
-        if found.admit(request):
+        fork.evict(victim)
+        if fork.admit(request):
             break
-    return found
+    return fork
 
 
 def begun(state: State) -> list[Request]:

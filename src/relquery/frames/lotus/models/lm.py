@@ -103,7 +103,9 @@ class LM:
                 "rpm": rate_limit,
                 "tpm": tpm_limit,
             }
-            self.options |= {name: one for name, one in of_provider.items() if one is not None}
+            self.options |= {
+                name: value for name, value in of_provider.items() if value is not None
+            }
         self.connections: dict[str | Embedder | None, Connection] = {}
         self.stats = LMStats()
         self._verbs: dict[str, TotalUsage] = {}
@@ -164,7 +166,11 @@ class LM:
 
     def count_tokens(self, messages: str | Sequence[Mapping[str, Any]]) -> int:
         """Tokens of a text or of messages; of a provider's model, one for four characters."""
-        texts = [messages] if isinstance(messages, str) else [one["content"] for one in messages]
+        texts = (
+            [messages]
+            if isinstance(messages, str)
+            else [message["content"] for message in messages]
+        )
         if self.tokenizer is not None:
             return sum(len(self.tokenizer.encode(text)) for text in texts)
         con = self.connection(None)
@@ -222,24 +228,27 @@ class LM:
         del show_progress_bar
         if messages and isinstance(messages[0], Mapping):
             messages = [messages]
-        prompts = [_prompt(one) for one in messages]
+        prompts = [_prompt(message) for message in messages]
         drawn = Sampling(**(self.drawing() | sampling))
         con = self.connection(None)
         ledger = con.ledger if SHARED.enable_cache else None
         keys, given = None, dict[int, Answer]()
         if ledger is not None:
             keys, given = look_up(ledger, con.backend.known_as(), prompts, drawn)
-        hits, left = len(given), [at for at in range(len(prompts)) if at not in given]
-        for index, answer in con.backend.answer([prompts[at] for at in left], drawn):
+        hits, left = len(given), [place for place in range(len(prompts)) if place not in given]
+        for index, answer in con.backend.answer([prompts[place] for place in left], drawn):
             if answer.text is None:
                 raise RequestError(answer.error or "The model gave no answer.")
             given[left[index]] = answer
             if ledger is not None and keys is not None:
                 ledger.put([keys.entry(left[index], answer)])
-        sent = [given[at] for at in left]
-        tokens = sum(one.prompt_tokens for one in sent), sum(one.output_tokens for one in sent)
+        sent = [given[place] for place in left]
+        tokens = (
+            sum(answer.prompt_tokens for answer in sent),
+            sum(answer.output_tokens for answer in sent),
+        )
         self._count(TotalUsage(*tokens, sum(tokens)), len(left), hits)
-        return LMOutput([given[at].text or "" for at in range(len(prompts))])
+        return LMOutput([given[place].text or "" for place in range(len(prompts))])
 
     def __getattr__(self, name: str) -> NoReturn:
         if name in _REFUSED:
@@ -256,10 +265,12 @@ _ACCEPTED = (
 def _prompt(messages: Sequence[Mapping[str, Any]]) -> Prompt:
     """A conversation. Raises ConfigError for other roles."""
     known = {role.value: role for role in (Role.SYSTEM, Role.USER, Role.ASSISTANT)}
-    for one in messages:
-        if one["role"] not in known:
-            raise ConfigError(f"A message has the role {one['role']!r}; known: {', '.join(known)}.")
-    return tuple(Span(str(one["content"]), known[one["role"]]) for one in messages)
+    for message in messages:
+        if message["role"] not in known:
+            raise ConfigError(
+                f"A message has the role {message['role']!r}; known: {', '.join(known)}."
+            )
+    return tuple(Span(str(message["content"]), known[message["role"]]) for message in messages)
 
 
 def _is_remote(name: str) -> bool:
@@ -318,8 +329,8 @@ def language_model() -> LM:
     """The LM of the settings. Raises ConfigError if there is none."""
     if SHARED.lm is None:
         raise ConfigError(_NONE)
-    found: LM = SHARED.lm
-    return found
+    model: LM = SHARED.lm
+    return model
 
 
 def connection(*, needs_model: bool = True) -> Connection:
