@@ -64,12 +64,12 @@ def in_parts(
         for make in parts:
             if settings.parts and make.name not in settings.parts:
                 continue
-            part, found = make(), list[Figure]()
+            part, figures_of = make(), list[Figure]()
             for figure in part.measure(settings, say):
-                found.append(too_small(figure) if settings.quick else figure)
-                yield found[-1]
+                figures_of.append(too_small(figure) if settings.quick else figure)
+                yield figures_of[-1]
             if settings.write is not None:
-                run_as = document(benchmark, settings, found)
+                run_as = document(benchmark, settings, figures_of)
                 section = _section(part, run_as, settings.seed, settings.write, say)
                 path = settings.write / file
                 old = path.read_text(encoding="utf-8") if path.exists() else ""

@@ -63,8 +63,8 @@ def ask(connection: Connection, dataset: Dataset, sample: pa.Table, variant: Var
     stage = report.stages[0]
     return Answers(
         np.array(rows[GOLD].to_pylist(), np.bool_),
-        np.array([one is True for one in said], np.bool_),
-        np.array([one is not None for one in said], np.bool_),
+        np.array([answer is True for answer in said], np.bool_),
+        np.array([answer is not None for answer in said], np.bool_),
         None if variant.has_guard else np.array(rows["score"].to_pylist(), np.float64),
         report.prompt_tokens / len(said),
         stage.agreement,

@@ -31,7 +31,9 @@ class Estimate:
     def points(self, *, is_difference: bool = True) -> str:
         """In percent, or in percentage points with a sign."""
         sign = "+" if is_difference else ""
-        value, low, high = (f"{100 * one:{sign}.1f}" for one in (self.value, self.low, self.high))
+        value, low, high = (
+            f"{100 * number:{sign}.1f}" for number in (self.value, self.low, self.high)
+        )
         return f"{value} ({low} to {high})"
 
 
@@ -47,8 +49,8 @@ def draw(rows: int, seed: tuple[int, ...], resamples: int = RESAMPLES) -> Floats
 
 def share(holds: Bools, counts: Floats) -> Floats:
     """(1 + resamples,), the share of rows for which something holds."""
-    found: Floats = counts @ holds.astype(np.float64) / counts.shape[1]
-    return found
+    shares: Floats = counts @ holds.astype(np.float64) / counts.shape[1]
+    return shares
 
 
 def auc(answers: Answers, counts: Floats) -> Floats:
@@ -63,5 +65,5 @@ def auc(answers: Answers, counts: Floats) -> Floats:
     of_yes, of_no = counts[:, answers.gold], counts[:, ~answers.gold]
     wins = ((of_yes @ beats) * of_no).sum(axis=1)
     pairs = of_yes.sum(axis=1) * of_no.sum(axis=1)
-    found: Floats = np.divide(wins, pairs, out=np.full(len(counts), np.nan), where=pairs > 0)
-    return found
+    areas: Floats = np.divide(wins, pairs, out=np.full(len(counts), np.nan), where=pairs > 0)
+    return areas

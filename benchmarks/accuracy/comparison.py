@@ -36,12 +36,12 @@ def compare(variant: Mapping[str, Answers], base: Mapping[str, Answers], seed: i
     Rows are drawn again table by table, the same for both sides.
     """
     ours, theirs = list(variant.values()), [base[name] for name in variant]
-    sizes = np.array([len(one.gold) for one in ours])
+    sizes = np.array([len(our.gold) for our in ours])
     drawn = [draw(size, (seed, place)) for place, size in enumerate(sizes.tolist())]
     right = _right(ours, drawn, sizes)
-    scored = all(one.scores is not None for one in ours)
+    scored = all(our.scores is not None for our in ours)
     told = _aucs(ours, drawn) if scored else None
-    same = [one.said == other.said for one, other in zip(ours, theirs, strict=True)]
+    same = [mine.said == other.said for mine, other in zip(ours, theirs, strict=True)]
     return Compared(
         int(sizes.sum()),
         Estimate.of(right),
@@ -49,19 +49,21 @@ def compare(variant: Mapping[str, Answers], base: Mapping[str, Answers], seed: i
         None if told is None else Estimate.of(told),
         None if told is None else Estimate.of(told - _aucs(theirs, drawn)),
         float(np.concatenate(same).mean()),
-        float(np.array([one.tokens for one in ours]) @ sizes / sizes.sum()),
+        float(np.array([our.tokens for our in ours]) @ sizes / sizes.sum()),
     )
 
 
 def _right(answers: Sequence[Answers], drawn: Sequence[Floats], sizes: Int64s) -> Floats:
     """(1 + resamples,), the share of right answers over all rows; see `draw`."""
-    shares = [share(one.right, counts) for one, counts in zip(answers, drawn, strict=True)]
-    found: Floats = sizes @ np.array(shares) / sizes.sum()
-    return found
+    shares = [
+        share(answered.right, counts) for answered, counts in zip(answers, drawn, strict=True)
+    ]
+    right: Floats = sizes @ np.array(shares) / sizes.sum()
+    return right
 
 
 def _aucs(answers: Sequence[Answers], drawn: Sequence[Floats]) -> Floats:
     """(1 + resamples,), how well scores tell rows apart, as the mean of tables."""
-    found = [auc(one, counts) for one, counts in zip(answers, drawn, strict=True)]
-    mean: Floats = np.mean(found, axis=0)
+    areas = [auc(answered, counts) for answered, counts in zip(answers, drawn, strict=True)]
+    mean: Floats = np.mean(areas, axis=0)
     return mean

@@ -175,12 +175,12 @@ def _pairs(file: Path, seed: int) -> pa.Table:
     asked = pa_csv.read_csv(file, parse_options=_OPTIONS)
     retrieved = pq.read_table(file.with_name("squad_rag5.parquet"))  # the same rows
     rows = [
-        given | found
-        for given, found in zip(asked.to_pylist(), retrieved.to_pylist(), strict=True)
+        given | texts
+        for given, texts in zip(asked.to_pylist(), retrieved.to_pylist(), strict=True)
         if given["answer"]
     ]
     chosen = np.random.default_rng(seed).permutation(len(rows))[:_PAIRS]
-    return pa.Table.from_pylist(list(_paired([rows[at] for at in chosen], texts)))
+    return pa.Table.from_pylist(list(_paired([rows[index] for index in chosen], texts)))
 
 
 def _paired(rows: list[dict[str, Any]], texts: dict[int, str]) -> Iterator[dict[str, str]]:

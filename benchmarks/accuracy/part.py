@@ -98,9 +98,9 @@ class ModelPart(Part):
 
     def _judged(self) -> Iterator[Figure]:
         """What must hold of any sample."""
-        asked = [one for tables in self.found.values() for one in tables.values()]
-        rows = sum(len(one.answered) for one in asked)
-        answered = sum(int(one.answered.sum()) for one in asked)
+        asked = [table for tables in self.found.values() for table in tables.values()]
+        rows = sum(len(answers.answered) for answers in asked)
+        answered = sum(int(answers.answered.sum()) for answers in asked)
         note = f"share of {rows:,} calls that were answered with a label"
         yield Figure(f"{self.name}_answered", answered / rows, 1.0, note=note, any_size=True)
         sizes = {form: self._tokens_of_one_field(form) for form in ("json", "text")}
@@ -111,9 +111,11 @@ class ModelPart(Part):
             yield Figure(name, ratio, 1.0, at_least=False, note=note, any_size=True)
 
     def _tokens_of_one_field(self, form: str) -> float:
-        found = self.found[BASE.name if form == BASE_FORM else form]
+        answers = self.found[BASE.name if form == BASE_FORM else form]
         return sum(
-            found[one.name].tokens for one in DATASETS if one.name in found and not one.has_order
+            answers[dataset.name].tokens
+            for dataset in DATASETS
+            if dataset.name in answers and not dataset.has_order
         )
 
     def render(self, drawn: Collection[str]) -> Iterator[str]:
@@ -134,14 +136,14 @@ class ModelPart(Part):
             [
                 (
                     variant.name,
-                    f"{one.rows:,}",
-                    one.right_more.points(),
-                    "-" if one.auc_more is None else one.auc_more.points(),
-                    f"{one.same:.1%}",
-                    f"{one.tokens:.0f}",
+                    f"{compared.rows:,}",
+                    compared.right_more.points(),
+                    "-" if compared.auc_more is None else compared.auc_more.points(),
+                    f"{compared.same:.1%}",
+                    f"{compared.tokens:.0f}",
                 )
                 for variant in VARIANTS[1:]
-                if (one := self.compared.get(variant.name, {}).get("")) is not None
+                if (compared := self.compared.get(variant.name, {}).get("")) is not None
             ],
         )
         for dataset in DATASETS:
@@ -181,16 +183,16 @@ class ModelPart(Part):
         return dataset.name in self.compared.get(variant.name, {})
 
     def _row(self, variant: Variant, dataset: Dataset) -> tuple[str, ...]:
-        one = self.compared[variant.name][dataset.name]
+        compared = self.compared[variant.name][dataset.name]
         is_base = variant is BASE
         return (
             variant.name,
-            one.right.points(is_difference=False),
-            "" if is_base else one.right_more.points(),
-            "-" if one.auc is None else one.auc.points(is_difference=False),
-            "" if is_base else "-" if one.auc_more is None else one.auc_more.points(),
-            "" if is_base else f"{one.same:.0%}",
-            f"{one.tokens:.0f}",
+            compared.right.points(is_difference=False),
+            "" if is_base else compared.right_more.points(),
+            "-" if compared.auc is None else compared.auc.points(is_difference=False),
+            "" if is_base else "-" if compared.auc_more is None else compared.auc_more.points(),
+            "" if is_base else f"{compared.same:.0%}",
+            f"{compared.tokens:.0f}",
         )
 
 

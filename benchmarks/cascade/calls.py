@@ -77,7 +77,9 @@ class Calls(Part):
                 yield Figure(name, None, MOST, at_least=False, note=f"{PACKAGE} is not installed")
                 continue
             sums = {
-                side: sum(_mean(sides[side]) for at, sides in self.found.items() if at[1] == kind)
+                side: sum(
+                    _mean(sides[side]) for load, sides in self.found.items() if load[1] == kind
+                )
                 for side in (OURS, BARGAIN)
             }
             note = (
@@ -86,7 +88,8 @@ class Calls(Part):
             yield Figure(name, sums[OURS] / sums[BARGAIN], MOST, at_least=False, note=note)
         if has_bargain:
             worst = {
-                at: _mean(sides[OURS]) / _mean(sides[BARGAIN]) for at, sides in self.found.items()
+                place: _mean(sides[OURS]) / _mean(sides[BARGAIN])
+                for place, sides in self.found.items()
             }
             (case, kind) = max(worst, key=worst.__getitem__)
             value, note = worst[case, kind], f"the worst cell: {case}, {kind}"
@@ -112,9 +115,9 @@ class Calls(Part):
             yield from table(
                 ("case", *SIDES),
                 [
-                    (name, *(_shown(sides.get(side), at) for side in SIDES))
-                    for (name, at), sides in self.found.items()
-                    if at == kind
+                    (name, *(_shown(sides.get(side), place) for side in SIDES))
+                    for (name, place), sides in self.found.items()
+                    if place == kind
                 ],
             )
 
@@ -125,11 +128,11 @@ def _compared(case: Case, kind: Kind, draws: int) -> dict[str, Draws]:
     for share in _BUDGETS:
         budget = max(1, int(share * len(case.yes)))
         some = [supg(case, kind, budget, seed) for seed in range(draws)]
-        by_budget.append([one for one in some if one is not None])
+        by_budget.append([outcome for outcome in some if outcome is not None])
     theirs = [lotus(case, kind, seed) for seed in range(draws)]
     if by_budget[0]:
         sides[SUPG] = min(by_budget, key=_mean)
-        sides[LOTUS] = [one for one in theirs if one is not None]
+        sides[LOTUS] = [their for their in theirs if their is not None]
     return sides
 
 
@@ -160,8 +163,8 @@ def _run(python: Path, jobs: Sequence[dict[str, Any]]) -> list[list[tuple[int, l
         file.write_text(json.dumps(jobs), encoding="utf-8")
         command = [str(python), "-m", "benchmarks.cascade.programs.bargain", str(file)]
         done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=_ROOT)
-    found: list[list[tuple[int, list[bool]]]] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    draws: list[list[tuple[int, list[bool]]]] = json.loads(done.stdout.splitlines()[-1])
+    return draws
 
 
 def _outcome(case: Case, calls: int, said: Sequence[bool]) -> Outcome:
@@ -170,11 +173,11 @@ def _outcome(case: Case, calls: int, said: Sequence[bool]) -> Outcome:
 
 
 def _mean(draws: Draws) -> float:
-    return float(np.mean([one.calls for one in draws]))
+    return float(np.mean([draw.calls for draw in draws]))
 
 
 def _shown(draws: Draws | None, kind: Kind) -> str:
     if not draws:
         return "-"
-    kept = sum(one.meets(kind) for one in draws)
+    kept = sum(draw.meets(kind) for draw in draws)
     return f"{_mean(draws):,.0f} ({kept} of {len(draws)})"

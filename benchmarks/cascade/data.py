@@ -44,8 +44,8 @@ class Case:
 
 def shapes(seed: int, share: float = 1.0) -> Iterator[Case]:
     """Made-up cases. share: of their sizes."""
-    for at, (name, about, calls, make) in enumerate(_SHAPES):
-        rng = np.random.default_rng((seed, at))
+    for index, (name, about, calls, make) in enumerate(_SHAPES):
+        rng = np.random.default_rng((seed, index))
         size = calls if calls <= SMALL else max(SMALL, int(calls * share))
         scores, yes = make(rng, size)
         weights = np.empty(0, np.int64)

@@ -82,11 +82,11 @@ def too_few(kept: int, draws: int) -> float:
     confidence: the one-sided exact test."""
     terms = (
         lgamma(draws + 1)
-        - lgamma(at + 1)
-        - lgamma(draws - at + 1)
-        + at * log(CONFIDENCE)
-        + (draws - at) * log1p(-CONFIDENCE)
-        for at in range(kept + 1)
+        - lgamma(index + 1)
+        - lgamma(draws - index + 1)
+        + index * log(CONFIDENCE)
+        + (draws - index) * log1p(-CONFIDENCE)
+        for index in range(kept + 1)
     )
     return min(1.0, sum(map(exp, terms)))
 

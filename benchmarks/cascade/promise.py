@@ -58,7 +58,7 @@ class Tested(Part):
         if not self.cells:
             yield Figure(f"{self.name}_p", None, LEVEL, note="what it needs is absent")
             return
-        likely = {at: too_few(cell.kept, cell.draws) for at, cell in self.cells.items()}
+        likely = {place: too_few(cell.kept, cell.draws) for place, cell in self.cells.items()}
         (name, kind), cell = min(self.cells.items(), key=lambda one: one[1].kept)
         note = (
             f"smallest p-value of {len(likely)} exact one-sided tests of {self.sizes.draws} draws, "
@@ -117,9 +117,9 @@ class Heads(Tested):
 
 
 def _draw(case: Case, kind: Kind, draws: int) -> Cell:
-    found = [ours(case, kind, seed) for seed in range(draws)]
-    kept = sum(one.meets(kind) for one in found)
-    calls = sum(one.calls for one in found) / (draws * len(case.yes))
+    outcomes = [ours(case, kind, seed) for seed in range(draws)]
+    kept = sum(outcome.meets(kind) for outcome in outcomes)
+    calls = sum(outcome.calls for outcome in outcomes) / (draws * len(case.yes))
     return Cell(kept, draws, calls)
 
 

@@ -55,10 +55,10 @@ def supg(case: Case, kind: Kind, budget: int, seed: int) -> Outcome | None:
 def _supg_precision(yes: Bools, chance: Floats, drawn: Int64s) -> int:
     """How many calls are accepted."""
     candidates, last = range(_STEP, len(drawn), _STEP), 0
-    for at in candidates:
-        end = int(drawn[at]) + 1
+    for index in candidates:
+        end = int(drawn[index]) + 1
         share = chance[:end] / chance[:end].sum()
-        some = drawn[: at + 1]
+        some = drawn[: index + 1]
         low, _ = _normal(yes[some] / (end * share[some]), _FAILURE / (1 + 2 * len(candidates)))
         if low > TARGET:
             last = end
@@ -70,8 +70,8 @@ def _supg_recall(mass: Floats, drawn: Int64s, calls: int) -> int:
     total = float(mass.sum())
     if not total:
         return calls
-    at = int(np.searchsorted(np.cumsum(mass), TARGET * total))
-    before = np.arange(len(mass)) <= at
+    index = int(np.searchsorted(np.cumsum(mass), TARGET * total))
+    before = np.arange(len(mass)) <= index
     _, most = _normal(mass * before, _FAILURE / 2)
     least, _ = _normal(mass * ~before, _FAILURE / 2)
     raised = most / (most + least) if most + least > 0 else 1.0
@@ -115,9 +115,9 @@ def lotus(case: Case, kind: Kind, seed: int) -> Outcome | None:
 
 def _lotus_low(scores: Floats, mass: Floats) -> float:
     def lowest(target: float) -> float:
-        kept = [float((mass * (scores > one)).sum()) for one in scores]
+        kept = [float((mass * (scores > score)).sum()) for score in scores]
         total = float(mass.sum())
-        enough = [one for one, held in zip(scores, kept, strict=True) if held >= target * total]
+        enough = [score for score, held in zip(scores, kept, strict=True) if held >= target * total]
         return float(max(enough, default=0.0))
 
     first = lowest(TARGET)
@@ -129,11 +129,11 @@ def _lotus_low(scores: Floats, mass: Floats) -> float:
 
 def _lotus_high(scores: Floats, yes: Bools) -> float:
     held = [1.0]
-    for one in scores:
-        some = yes[scores >= one].astype(float)
+    for score in scores:
+        some = yes[scores >= score].astype(float)
         low = some.mean() - some.std() / sqrt(len(some)) * sqrt(2 * log(len(scores) / _FAILURE))
         if low > TARGET:
-            held.append(float(one))
+            held.append(float(score))
     return min(held)
 
 

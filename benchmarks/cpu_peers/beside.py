@@ -83,7 +83,7 @@ class Beside(Part):
             note = f"without {MODEL}; run scripts/real-models smollm2"
             yield Figure(f"{self.name}_prefill", None, 1.0, note=note)
             return
-        found = pythons(settings.peers or DEFAULT, say)
+        interpreters = pythons(settings.peers or DEFAULT, say)
         self.machines = {
             dtype: measure_machine(kind, sizes.seconds) for dtype, kind in KINDS.items()
         }
@@ -95,12 +95,12 @@ class Beside(Part):
                 self.weighed[form] = weigh(read_gguf(file))
                 say(f"{form}: {self.weighed[form]}")
                 if form == sizes.formats[0]:
-                    yield from self._same(found, file, form)
-                for raced in self._race(found, file, form, jobs, settings.seed):
+                    yield from self._same(interpreters, file, form)
+                for raced in self._race(interpreters, file, form, jobs, settings.seed):
                     self.raced.append(raced)
                     sides = "; ".join(f"{each} {raced.shown(each)}" for each in raced.seconds)
                     say(f"{raced.name}, {form}: {sides}")
-                    yield from figures(self.name, raced, found)
+                    yield from figures(self.name, raced, interpreters)
 
     def _file(self, folder: Path, form: str, seed: int) -> Path:
         source = MODEL / "model.gguf"

@@ -39,11 +39,11 @@ PEERS = (
 
 def pythons(folder: Path, say: Say) -> dict[str, Path]:
     """The Python of each peer's environment, in a folder."""
-    found = {
+    interpreters = {
         peer.name: environment(folder / peer.name, peer.title, peer.packages, say) for peer in PEERS
     }
     build_server(folder.absolute() / LLAMA_CPP, say)
-    return found
+    return interpreters
 
 
 def build_server(folder: Path, say: Say) -> None:

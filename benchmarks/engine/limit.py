@@ -56,16 +56,16 @@ class Limit(Part):
                 say(f"{dtype}: {machine}, {passes}")
                 yield from figures(dtype, machine, passes)
                 for batch in (sizes.batches[0], sizes.batches[-1]):
-                    found = measure_overhead(folder, dtype, batch, sizes, settings.seed)
-                    say(f"{dtype}, {batch}: {found}")
-                    yield overhead_figure(dtype, batch, found)
+                    overhead = measure_overhead(folder, dtype, batch, sizes, settings.seed)
+                    say(f"{dtype}, {batch}: {overhead}")
+                    yield overhead_figure(dtype, batch, overhead)
 
     def render(self, drawn: Collection[str]) -> Iterator[str]:
         """See Part."""
         for dtype, (machine, passes) in self.found.items():
             batch = self.sizes.batches[-1]
-            (one,) = (each for each in passes if each.tokens == batch)
-            computing, reading = shared_step(one, machine, self.sizes)
+            (shared,) = (each for each in passes if each.tokens == batch)
+            computing, reading = shared_step(shared, machine, self.sizes)
             yield WORDS.block(
                 "limit",
                 dtype=dtype,

@@ -101,7 +101,9 @@ def measure(
         passes = [_pass_runs(model, stock, *shape) for shape in shapes]
         timed = [*machine, *(run for each in passes for run in (each.forward, each.stock))]
         read, multiplied, *seconds = in_turns(timed, least)
-        found = [each.passed(*seconds[2 * at : 2 * at + 2]) for at, each in enumerate(passes)]
+        found = [
+            each.passed(*seconds[2 * index : 2 * index + 2]) for index, each in enumerate(passes)
+        ]
     return Machine(READ_BYTES / read, PRODUCTS * 2 * SQUARE**3 / multiplied), found
 
 
@@ -192,14 +194,14 @@ def plot_roofline(passes: dict[str, tuple[Machine, list[Pass]]], path: Path) -> 
         ylabel="GFLOP/s of matrix products, in a whole forward pass",
     )
     for dtype, (machine, measured) in passes.items():
-        at = [each.operations / each.weights for each in measured]
+        intensities = [each.operations / each.weights for each in measured]
         edge = machine.peak / machine.bandwidth
-        reach = sorted({*at, edge})
+        reach = sorted({*intensities, edge})
         roof = [min(machine.peak, machine.bandwidth * x) / 1e9 for x in reach]
         (line,) = axes.plot(reach, roof, "-", label=f"{dtype}: bandwidth and peak, measured")
         done = [each.operations / each.seconds / 1e9 for each in measured]
-        axes.plot(at, done, "o", color=line.get_color(), label=f"{dtype}: forward passes")
-        for x, y, each in zip(at, done, measured, strict=True):
+        axes.plot(intensities, done, "o", color=line.get_color(), label=f"{dtype}: forward passes")
+        for x, y, each in zip(intensities, done, measured, strict=True):
             axes.annotate(f"{each.tokens:,}", (x, y), (4, -10), textcoords="offset points")
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, loc="lower right")

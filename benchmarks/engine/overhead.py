@@ -39,9 +39,9 @@ def measure_overhead(folder: Path, dtype: str, batch: int, sizes: Sizes, seed: i
         def timed(*arguments: Any) -> Any:
             nonlocal within
             begin = perf_counter()
-            found = function(*arguments)
+            result = function(*arguments)
             within += perf_counter() - begin
-            return found
+            return result
 
         return timed
 
@@ -49,10 +49,10 @@ def measure_overhead(folder: Path, dtype: str, batch: int, sizes: Sizes, seed: i
         def timed(*arguments: Any) -> Any:
             nonlocal within
             within, begin = 0.0, perf_counter()
-            found = function(*arguments)
+            result = function(*arguments)
             seconds = perf_counter() - begin
             steps.append(Overhead(seconds, seconds - within))
-            return found
+            return result
 
         return timed
 

@@ -281,8 +281,8 @@ class LlamaServer:
             head = {"Content-Type": "application/json"}
             connection.request(method, path, json.dumps(body), head)
             answer = connection.getresponse()
-            found = answer.read()
-            return json.loads(found) if answer.status == 200 else None
+            reply = answer.read()
+            return json.loads(reply) if answer.status == 200 else None
         except ConnectionError:
             return None
         finally:

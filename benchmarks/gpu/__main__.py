@@ -62,10 +62,10 @@ def main() -> None:
         parts = Parts(
             sizes.models[name], sizes, given.device, dtype, given.seed, compiled=given.compile
         )
-        for found in parts.all(budget):
-            document["found"].append({"network": name, **found})
+        for result in parts.all(budget):
+            document["found"].append({"network": name, **result})
             path.write_text(json.dumps(document, indent=1), encoding="utf-8")
-            print(json.dumps({"network": name, **found}), flush=True)
+            print(json.dumps({"network": name, **result}), flush=True)
         del parts
         gc.collect()
         if not on_cpu:

@@ -46,11 +46,11 @@ def filter_jobs(sizes: Sizes, seed: int) -> dict[str, Job]:
         parts = ([*names[field], *values[field][row]] for field in fields)
         return [*system, *(token for part in parts for token in part)]
 
-    found = reorder(table)
+    schedule = reorder(table)
     columns = list(FIELDS)
     ours = [
-        prompt(row, [columns[at] for at in order])
-        for row, order in zip(found.rows.tolist(), found.fields.tolist(), strict=True)
+        prompt(row, [columns[column] for column in order])
+        for row, order in zip(schedule.rows.tolist(), schedule.fields.tolist(), strict=True)
     ]
     given = [prompt(row, columns) for row in range(sizes.rows)]
     return {"ours": Job(ours, 1), "table": Job(given, 1)}

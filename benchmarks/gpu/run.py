@@ -62,10 +62,10 @@ class Parts:
                 yield {"part": name, "left_out": "the time was over"}
                 continue
             begin, before = time.perf_counter(), kernels_compiled()
-            for found in part(budget):
+            for result in part(budget):
                 compiled = kernels_compiled() - before
                 took = time.perf_counter() - begin
-                yield {"part": name, **found, "kernels_compiled": compiled, "took": took}
+                yield {"part": name, **result, "kernels_compiled": compiled, "took": took}
                 begin, before = time.perf_counter(), kernels_compiled()
 
     def modules(self, budget: Budget) -> Iterator[Found]:

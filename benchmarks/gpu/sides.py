@@ -79,13 +79,19 @@ def transformers(stock: Any, *, compiled: bool = False) -> Side:
         for first in range(0, len(prompts), AT_ONCE):
             some = prompts[first : first + AT_ONCE]
             width = max(map(len, some))
-            ids = torch.tensor([[0] * (width - len(one)) + one for one in some], device=device)
+            ids = torch.tensor(
+                [[0] * (width - len(prompt_ids)) + prompt_ids for prompt_ids in some], device=device
+            )
             seen = torch.tensor(
-                [[0] * (width - len(one)) + [1] * len(one) for one in some], device=device
+                [[0] * (width - len(prompt_ids)) + [1] * len(prompt_ids) for prompt_ids in some],
+                device=device,
             )
             if tokens == 1:
-                at = (seen.cumsum(-1) - 1).clamp(min=0)
-                given = {"attention_mask": None if bool(seen.all()) else seen, "position_ids": at}
+                positions = (seen.cumsum(-1) - 1).clamp(min=0)
+                given = {
+                    "attention_mask": None if bool(seen.all()) else seen,
+                    "position_ids": positions,
+                }
                 output = stock(input_ids=ids, use_cache=False, logits_to_keep=1, **given)
                 output.logits[:, -1].argmax(-1).cpu()
                 continue

@@ -87,12 +87,12 @@ def profile(side: Side, job: Job) -> dict[str, Any]:
         seconds = side.run(job)
     events = told.key_averages()
     calls = {each.key: each.count for each in events}
-    found: dict[str, Any] = {
+    profiled: dict[str, Any] = {
         name: sum(calls.get(each, 0) for each in keys) for name, keys in COUNTED.items()
     }
     operators = sum(count for key, count in calls.items() if key.startswith("aten::"))
     busy = sum(getattr(each, "self_device_time_total", 0.0) for each in events) / 1e6
-    return {**found, "operators": operators, "device_seconds": busy, "seconds": seconds}
+    return {**profiled, "operators": operators, "device_seconds": busy, "seconds": seconds}
 
 
 def kernels_compiled() -> int:
@@ -100,5 +100,5 @@ def kernels_compiled() -> int:
     from relquery.model.torch_runtime import triton_kernels
 
     kernels = (triton_kernels.attend_tasks, triton_kernels.merge_tokens)
-    caches = [each for one in kernels for each in getattr(one, "device_caches", {}).values()]
+    caches = [each for kernel in kernels for each in getattr(kernel, "device_caches", {}).values()]
     return sum(len(each[0]) for each in caches)

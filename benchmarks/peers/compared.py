@@ -76,16 +76,16 @@ class Compared(Part):
     ) -> None:
         by = {}
         for side in competing:
-            by[side.name] = one = measure(side, task, movies)
-            say(f"{task.name}, {side.name}: {one.requests:,} requests, {one.seconds:.1f} s")
-            if one.error is not None:
-                self.errors.append(f"{side.name} ended `{task.name}` with: `{one.error}`")
+            by[side.name] = ran = measure(side, task, movies)
+            say(f"{task.name}, {side.name}: {ran.requests:,} requests, {ran.seconds:.1f} s")
+            if ran.error is not None:
+                self.errors.append(f"{side.name} ended `{task.name}` with: `{ran.error}`")
         self.found[task.name] = by
         encode = llama3(settings.data / TOKENIZER)
         if encode is not None:
             self.tokens[task.name] = {
-                name: sum(map(len, encode(list(one.prompts)))) if one.prompts else 0
-                for name, one in by.items()
+                name: sum(map(len, encode(list(measured.prompts)))) if measured.prompts else 0
+                for name, measured in by.items()
             }
 
     def render(self, drawn: Collection[str]) -> Iterator[str]:
@@ -145,14 +145,16 @@ class Troubled(Compared):
     def further(self) -> Iterator[Figure]:
         """See Compared."""
         without, failing = self.found[MAP.name], self.found["bad calls"]
-        ratio = {name: failing[name].seconds / one.seconds for name, one in without.items()}
+        ratio = {
+            name: failing[name].seconds / measured.seconds for name, measured in without.items()
+        }
         yield Figure(
             "seconds with failing calls over those without",
             ratio[OURS],
             1.3,
             at_least=False,
             note="; ".join(
-                f"{name} {failing[name].seconds:.1f} s over {one.seconds:.1f} s"
-                for name, one in without.items()
+                f"{name} {failing[name].seconds:.1f} s over {measured.seconds:.1f} s"
+                for name, measured in without.items()
             ),
         )

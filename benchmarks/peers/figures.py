@@ -64,7 +64,7 @@ def _over(
 
 
 def _each(by: By, say: Callable[[Measured], str]) -> str:
-    return "; ".join(f"{name} {say(one)}" for name, one in by.items())
+    return "; ".join(f"{name} {say(measured)}" for name, measured in by.items())
 
 
 def rows(
@@ -72,19 +72,19 @@ def rows(
 ) -> Iterator[tuple[str, ...]]:
     """Lines of the table of a part: one of each task and side."""
     for task in tasks:
-        for name, one in found.get(task.name, {}).items():
-            runs = f" ({' + '.join(f'{run:,}' for run in one.runs)})" if one.runs else ""
+        for name, measured in found.get(task.name, {}).items():
+            runs = f" ({' + '.join(f'{run:,}' for run in measured.runs)})" if measured.runs else ""
             yield (
                 task.name,
                 name,
-                f"{one.requests:,}{runs}",
-                f"{one.refused:,}",
-                f"{one.repeated:,}",
+                f"{measured.requests:,}{runs}",
+                f"{measured.refused:,}",
+                f"{measured.repeated:,}",
                 f"{tokens[task.name][name]:,}" if task.name in tokens else "-",
-                f"{len(one.held):,} / {len(one.wrong):,} / {len(one.lost):,}",
-                f"{one.seconds:.1f}",
-                f"{one.process:.1f} ({one.cpu:.1f})",
-                f"{one.peak:,}",
+                f"{len(measured.held):,} / {len(measured.wrong):,} / {len(measured.lost):,}",
+                f"{measured.seconds:.1f}",
+                f"{measured.process:.1f} ({measured.cpu:.1f})",
+                f"{measured.peak:,}",
             )
 
 

@@ -34,13 +34,15 @@ class Texts:
 
     def found(self, prompt: str) -> list[str]:
         """The texts in a bare prompt, bare, from its beginning; none inside another."""
-        at, texts = 0, []
-        while at <= len(prompt) - _BEGIN:
-            here = self._by_begin.get(prompt[at : at + _BEGIN], ())
-            text = next((one for one in here if prompt.startswith(one, at)), None)
+        place, texts = 0, []
+        while place <= len(prompt) - _BEGIN:
+            here = self._by_begin.get(prompt[place : place + _BEGIN], ())
+            text = next(
+                (candidate for candidate in here if prompt.startswith(candidate, place)), None
+            )
             if text is not None:
                 texts.append(text)
-            at += 1 if text is None else len(text)
+            place += 1 if text is None else len(text)
         return texts
 
 

@@ -95,8 +95,8 @@ def right(task: Task, rows: Sequence[Row]) -> dict[str, Any]:
             reviews[row["movietitle"]].append(row["reviewcontent"])
         return {title: model.summary(texts) for title, texts in reviews.items()}
     of = _VALUES[task.kind]
-    found = {row["id"]: of(row) for row in rows if not _has_no_answer(task, row)}
-    return {row: value for row, value in found.items() if value is not None}
+    values = {row["id"]: of(row) for row in rows if not _has_no_answer(task, row)}
+    return {row: value for row, value in values.items() if value is not None}
 
 
 def _has_no_answer(task: Task, row: Row) -> bool:
@@ -119,8 +119,8 @@ _VALUES: Mapping[str, Callable[[Row], Any]] = {
 
 def read(path: Path, count: int) -> list[Row]:
     """The first rows of Movies, each with an id."""
-    found = parquet.read_table(path, columns=list(COLUMNS)).slice(0, count).to_pylist()
-    return [{"id": str(at), **row} for at, row in enumerate(found)]
+    rows_read = parquet.read_table(path, columns=list(COLUMNS)).slice(0, count).to_pylist()
+    return [{"id": str(index), **row} for index, row in enumerate(rows_read)]
 
 
 def write(rows: Sequence[Row], folder: Path) -> None:

@@ -53,7 +53,7 @@ def measure(
     beginning = np.arange(cached)
     ids = rng.integers(0, 256, cached + max(UNCACHED) * max(TOGETHER)).astype(np.int32)
     executor.execute([Chunk(0, ids[:cached], 0, (), beginning, Draw())])
-    found = []
+    batched = []
     for uncached in UNCACHED:
         taken: dict[int, list[float]] = {count: [] for count in TOGETHER}
         for _ in range(repeats + 1):  # the first warms up
@@ -66,8 +66,8 @@ def measure(
                 executor.execute(chunks)
                 taken[count].append(time.perf_counter() - begin)
         seconds = {count: median(times[1:]) for count, times in taken.items()}
-        found.append(Batched(uncached, cached, seconds, _joins(uncached, cached, cost)))
-    return found
+        batched.append(Batched(uncached, cached, seconds, _joins(uncached, cached, cost)))
+    return batched
 
 
 def _prompt(number: int, tokens: np.ndarray, beginning: np.ndarray) -> Chunk:
@@ -88,10 +88,10 @@ COLUMNS = ("uncached tokens", "alone", *(f"{count} together" for count in TOGETH
 
 def rows(found: Sequence[Batched]) -> Iterator[tuple[str, ...]]:
     """A line of a table for each length, under COLUMNS."""
-    for at in found:
+    for row in found:
         yield (
-            f"{at.uncached:,}",
-            f"{1e3 * at.seconds[1]:.1f} ms",
-            *(f"{at.each(count):.2f}" for count in TOGETHER[1:]),
-            f"{at.joins}",
+            f"{row.uncached:,}",
+            f"{1e3 * row.seconds[1]:.1f} ms",
+            *(f"{row.each(count):.2f}" for count in TOGETHER[1:]),
+            f"{row.joins}",
         )

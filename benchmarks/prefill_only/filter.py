@@ -159,21 +159,23 @@ def figures(found: Sequence[Filtered]) -> Iterator[Figure]:
     """The figures of the benchmark."""
     by_tokens = {each.tokens: each for each in found}
     for tokens, name in ((2, "two"), (3, "three")):
-        at = by_tokens.get(tokens)
+        filtered = by_tokens.get(tokens)
         figure = f"filter_speedup_{name}_tokens"
-        if at is None:
+        if filtered is None:
             yield Figure(figure, None, 1.0, note=_ABSENT)
         else:
-            yield Figure(figure, at.gain(STEPS), 1.0, note=_note(at, STEPS, SKIPPED))
+            yield Figure(figure, filtered.gain(STEPS), 1.0, note=_note(filtered, STEPS, SKIPPED))
     if 1 not in by_tokens:
         yield Figure("filter_one_token", None, 1.0, note=_ABSENT)
         yield Figure("filter_same_answers", None, 1.0, note=_ABSENT)
         return
-    one = by_tokens[1]
-    first, other = sorted((STEPS, SKIPPED), key=one.gain)
-    yield Figure("filter_one_token", one.gain(first), 1.0, note=_note(one, first, other))
-    passed = ", ".join(f"{len(at.runs[SCORED][0].numbers):,} of {at.rows:,}" for at in found)
-    equal = min(at.equal for at in found)
+    single = by_tokens[1]
+    first, other = sorted((STEPS, SKIPPED), key=single.gain)
+    yield Figure("filter_one_token", single.gain(first), 1.0, note=_note(single, first, other))
+    passed = ", ".join(
+        f"{len(filtered.runs[SCORED][0].numbers):,} of {filtered.rows:,}" for filtered in found
+    )
+    equal = min(filtered.equal for filtered in found)
     note = f"all sides and runs; passed: {passed}"
     yield Figure("filter_same_answers", equal, 1.0, note=note, any_size=True)
 
@@ -183,11 +185,11 @@ COLUMNS = ("labels", "side", "median seconds", "runs", "over scored")
 
 def rows(found: Sequence[Filtered]) -> Iterator[tuple[str, ...]]:
     """A line of a table for each query and side, under COLUMNS."""
-    for at in found:
+    for filtered in found:
         for side in SIDES:
-            runs = " ".join(f"{run.seconds:.2f}" for run in at.runs[side])
-            labels = f"{at.tokens} token{'s' * (at.tokens > 1)}"
-            yield labels, side, f"{at.seconds(side):.2f}", runs, f"{at.gain(side):.2f}"
+            runs = " ".join(f"{run.seconds:.2f}" for run in filtered.runs[side])
+            labels = f"{filtered.tokens} token{'s' * (filtered.tokens > 1)}"
+            yield labels, side, f"{filtered.seconds(side):.2f}", runs, f"{filtered.gain(side):.2f}"
 
 
 def find_labels(model: ServedModel, tokens: int, seed: int) -> Labels:
@@ -206,11 +208,14 @@ def _filter(
 ) -> Filtered:
     labels = _telling_labels(model, table.slice(0, 40), tokens, seed)
     _run_all(model, table.slice(0, 8), labels)
-    found = [_run_all(model, table, labels) for _ in range(rounds)]
-    runs = {side: tuple(each[side] for each in found) for side in SIDES}
-    at = Filtered(tokens, labels, table.num_rows, runs)
-    say(f"labels of {tokens}: " + ", ".join(f"{side} {at.seconds(side):.2f} s" for side in SIDES))
-    return at
+    rounds_run = [_run_all(model, table, labels) for _ in range(rounds)]
+    runs = {side: tuple(each[side] for each in rounds_run) for side in SIDES}
+    filtered = Filtered(tokens, labels, table.num_rows, runs)
+    say(
+        f"labels of {tokens}: "
+        + ", ".join(f"{side} {filtered.seconds(side):.2f} s" for side in SIDES)
+    )
+    return filtered
 
 
 def _telling_labels(model: ServedModel, table: pa.Table, tokens: int, seed: int) -> Labels:

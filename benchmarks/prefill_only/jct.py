@@ -54,13 +54,13 @@ def measure(model: ServedModel, workload: Workload, repeats: int, seed: int) -> 
 
 def figures(found: list[Proxy]) -> Iterator[Figure]:
     """The figure of the benchmark: of the workload whose prompts share beginnings."""
-    at = found[0]
+    proxy = found[0]
     others = "".join(f"; {each.linear.proxy:.3f} on {each.workload}" for each in found[1:])
     note = (
-        f"{len(at.linear.timed)} prompts of up to {at.longest:,} tokens ({at.workload}), fitted: "
-        f"{at.linear.fitted:.3f}, with attention {at.fit.fitted:.3f}{others}"
+        f"{len(proxy.linear.timed)} prompts of up to {proxy.longest:,} tokens ({proxy.workload}), "
+        f"fitted: {proxy.linear.fitted:.3f}, with attention {proxy.fit.fitted:.3f}{others}"
     )
-    yield Figure("jct_proxy_pearson", at.linear.proxy, 0.98, note=note)
+    yield Figure("jct_proxy_pearson", proxy.linear.proxy, 0.98, note=note)
 
 
 COLUMNS = ("prompts up to", "timed", "proxy", "linear fit", "with attention")
@@ -68,13 +68,13 @@ COLUMNS = ("prompts up to", "timed", "proxy", "linear fit", "with attention")
 
 def rows(found: list[Proxy]) -> Iterator[tuple[str, ...]]:
     """A line of a table for each workload, under COLUMNS."""
-    for at in found:
+    for proxy in found:
         yield (
-            f"{at.longest:,} tokens ({at.workload})",
-            f"{len(at.linear.timed)}",
-            f"{at.linear.proxy:.3f}",
-            f"{at.linear.fitted:.3f}",
-            f"{at.fit.fitted:.3f}",
+            f"{proxy.longest:,} tokens ({proxy.workload})",
+            f"{len(proxy.linear.timed)}",
+            f"{proxy.linear.proxy:.3f}",
+            f"{proxy.linear.fitted:.3f}",
+            f"{proxy.fit.fitted:.3f}",
         )
 
 

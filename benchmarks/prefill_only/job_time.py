@@ -80,19 +80,19 @@ def fit_job_time(timed: Sequence[Timed], *, attention: bool = True) -> JobTimeFi
     if len(timed) < 4:
         raise ValueError(f"a fit needs at least 4 prompts, got {len(timed)}")
     length, cached, seconds = np.array(timed, np.float64).T
-    one = np.ones_like(length)
-    columns = [one, -one, length, -cached]  # what any prompt takes may have either sign
+    ones = np.ones_like(length)
+    columns = [ones, -ones, length, -cached]  # what any prompt takes may have either sign
     if attention:
         columns.append((length**2 - cached**2) / 2)
     table = np.stack(columns, axis=1)
     usual = seconds.mean()
-    found = non_negative(table / usual, seconds / usual)
-    above, below, *slopes = found.tolist()
+    coefficients = non_negative(table / usual, seconds / usual)
+    above, below, *slopes = coefficients.tolist()
     return JobTimeFit(
         JobTime(above - below, *slopes),
         tuple(timed),
         proxy=pearson(seconds, length - cached),
-        fitted=pearson(seconds, table @ found),
+        fitted=pearson(seconds, table @ coefficients),
     )
 
 
@@ -147,13 +147,13 @@ def measure_jct(
     # The first pass is a warm-up.
     runs: list[list[float]] = [[] for _ in pairs]
     for number in range(repeats + 1):
-        for at, chunks in enumerate(prompts):
+        for index, chunks in enumerate(prompts):
             begin = clock.now()
             for chunk in chunks:
                 executor.execute([chunk])
-            runs[at].append(clock.now() - begin)
+            runs[index].append(clock.now() - begin)
             if progress is not None:
-                progress("prompts", number * len(pairs) + at + 1, (repeats + 1) * len(pairs))
+                progress("prompts", number * len(pairs) + index + 1, (repeats + 1) * len(pairs))
     timed = [Timed(*pair, median(each[1:])) for pair, each in zip(pairs, runs, strict=True)]
     return fit_job_time(timed, attention=attention)
 

@@ -203,11 +203,11 @@ def _race(model: ServedModel, tokens: int, slices: int, rounds: int) -> Race:
     """Seconds of a prompt by plain prefilling and by ours; the one that runs first alternates."""
     kept, ours = executor_of(model, tokens, tokens), executor_of(model, 0, slices)
     sides = (kept, np.arange(tokens)), (ours, SCRATCH + np.arange(tokens))
-    found: tuple[list[float], list[float]] = [], []
+    seconds: tuple[list[float], list[float]] = [], []
     for number in range(rounds + 1):
         for side in (0, 1) if number % 2 else (1, 0):
-            found[side].append(_seconds(*sides[side]))
-    return tuple(found[0][1:]), tuple(found[1][1:])
+            seconds[side].append(_seconds(*sides[side]))
+    return tuple(seconds[0][1:]), tuple(seconds[1][1:])
 
 
 def _seconds(executor: ServedExecutor, slots: Slots) -> float:
@@ -231,8 +231,8 @@ def _resident(model: ServedModel, tokens: int, slices: int) -> int:
 def _kib(name: str) -> int:
     """A line of this process's status."""
     lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
-    (found,) = (line.split()[1] for line in lines if line.startswith(f"{name}:"))
-    return int(found)
+    (kib,) = (line.split()[1] for line in lines if line.startswith(f"{name}:"))
+    return int(kib)
 
 
 def _setting(at: Lengths) -> str:

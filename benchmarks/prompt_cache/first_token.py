@@ -77,15 +77,18 @@ def measure(
     cases = [
         Case(
             "s",
-            tuple(f"m{start + at}" for at in range(sizes.lengths[start // rounds] // sizes.module)),
+            tuple(
+                f"m{start + index}"
+                for index in range(sizes.lengths[start // rounds] // sizes.module)
+            ),
             writer.document(QUESTION),
         )
         for start in range(starts)
     ]
     timed = measure_cases(model, [schema], cases, SIDES, folder)
     for length in sizes.lengths:
-        found = list(islice(timed, rounds))[1:]
-        seconds = {side: median(each.seconds[side] for each in found) for side in SIDES}
+        rounds_timed = list(islice(timed, rounds))[1:]
+        seconds = {side: median(each.seconds[side] for each in rounds_timed) for side in SIDES}
         yield FirstToken(length, seconds)
         say(f"{length}: {seconds}")
 

@@ -110,7 +110,7 @@ def score(task: str, cases: Sequence[Case], backend: Backend) -> Scored:
 def _right(backend: Backend, prompts: Sequence[Prompt], cases: Sequence[Case]) -> list[int]:
     """1 for each right answer, 0 for others."""
     answers = dict(backend.answer(prompts, Sampling(max_tokens=64)))
-    return [int(answers[at].text == case.answer) for at, case in enumerate(cases)]
+    return [int(answers[index].text == case.answer) for index, case in enumerate(cases)]
 
 
 def _labels(seed: int) -> Iterator[Case]:

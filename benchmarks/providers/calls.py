@@ -41,9 +41,9 @@ class Noting(Backend):
 
     def answer(self, prompts: Sequence[Prompt], sampling: Sampling) -> Answers:
         """See Backend."""
-        for at, prompt in enumerate(prompts):
+        for index, prompt in enumerate(prompts):
             self.asked.append(prompt)
-            yield at, Answer("Yes", Finish.STOP)
+            yield index, Answer("Yes", Finish.STOP)
 
 
 def prompts_of(rows: pa.Table, order: Order, model: str = UNPRICED) -> list[Prompt]:

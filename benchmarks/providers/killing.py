@@ -30,9 +30,9 @@ _ROW = re.compile(r"row number (\d+)")
 
 def row_of(sent: Sent) -> int:
     """Which row a prompt asks about."""
-    found = _ROW.search(sent.text)
-    assert found is not None
-    return int(found[1])
+    match = _ROW.search(sent.text)
+    assert match is not None
+    return int(match[1])
 
 
 class Watched(Provider):
@@ -58,12 +58,12 @@ class Watched(Provider):
         """Answer as a provider does."""
         what = f"{request.method} {request.route}"
         self.before(what)
-        found = _ROW.search(request.body.decode()) if what.endswith("/completions") else None
-        if found is not None:
-            self.came.append((time.monotonic(), int(found[1])))
+        match = _ROW.search(request.body.decode()) if what.endswith("/completions") else None
+        if match is not None:
+            self.came.append((time.monotonic(), int(match[1])))
         reply = await super().handle(request)
-        if found is not None:
-            self.gave.append((time.monotonic(), int(found[1])))
+        if match is not None:
+            self.gave.append((time.monotonic(), int(match[1])))
         self.after(what)
         return reply
 

@@ -161,8 +161,8 @@ def _arrived(seen: Watched, begin: int, given: int, until: float) -> set[int]:
     It has IN_FLIGHT requests under way, so with each further one it has read an answer. That one
     was sent says less: on a busy machine it may not have been read.
     """
-    asked = sum(at < until for at, _ in seen.came[begin:])
-    sent = [row for at, row in seen.gave[given:] if at < until]
+    asked = sum(moment < until for moment, _ in seen.came[begin:])
+    sent = [row for moment, row in seen.gave[given:] if moment < until]
     return set(sent[: max(0, asked - IN_FLIGHT)])
 
 

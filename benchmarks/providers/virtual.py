@@ -37,11 +37,11 @@ class _Skipping(selectors.DefaultSelector):
     clock = 0.0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        found = super().select(0)
-        if not found:
+        ready = super().select(0)
+        if not ready:
             assert timeout is not None, "all wait for one another"
             self.clock += timeout
-        return found
+        return ready
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):

@@ -90,12 +90,12 @@ def is_valid(answer: Answer) -> bool:
     if answer.finish is not Finish.STOP:
         return False
     try:
-        found = json.loads(answer.text or "")
+        value = json.loads(answer.text or "")
     except ValueError:
         return False
-    if not isinstance(found, dict) or list(found) != list(PROPERTIES):
+    if not isinstance(value, dict) or list(value) != list(PROPERTIES):
         return False
-    title, year, genre, recommended, stars = found.values()
+    title, year, genre, recommended, stars = value.values()
     return (
         isinstance(title, str)
         and len(title) <= PROPERTIES["title"]["maxLength"]
@@ -110,8 +110,8 @@ def is_valid(answer: Answer) -> bool:
 
 def _constrained(backend: EmbeddedBackend, prompts: Sequence[Prompt]) -> tuple[float, list[Answer]]:
     begin = perf_counter()
-    found = dict(backend.answer(prompts, Sampling(max_tokens=MOST, schema=SCHEMA)))
-    return perf_counter() - begin, [found[index] for index in range(len(prompts))]
+    answers = dict(backend.answer(prompts, Sampling(max_tokens=MOST, schema=SCHEMA)))
+    return perf_counter() - begin, [answers[index] for index in range(len(prompts))]
 
 
 def _free(backend: EmbeddedBackend, prompts: Sequence[Prompt], lengths: Sequence[int]) -> float:
@@ -151,27 +151,30 @@ class Constrained(Part):
         rows = pq.read_table(table_path("movies")).slice(0, self.sizes.structs).to_pylist()
         model = train(self.sizes.model, rows, [QUESTION, SCHEMA], self.sizes.vocabulary)
         # A random network draws its end token anywhere; a grammar ends where nothing can follow.
-        at = measure(replace(native(model), end=frozenset()), rows, self.sizes.rounds)
-        self.found.append(at)
-        say(f"{at.constrained} s, free text {at.free} s")
-        yield from figures(at)
+        measured = measure(replace(native(model), end=frozenset()), rows, self.sizes.rounds)
+        self.found.append(measured)
+        say(f"{measured.constrained} s, free text {measured.free} s")
+        yield from figures(measured)
 
     def render(self, drawn: Collection[str]) -> Iterator[str]:
         """See Part."""
-        for at in self.found:
+        for measured in self.found:
             yield WORDS.block(
                 "constrained",
-                rows=len(at.answers),
-                rounds=len(at.free),
+                rows=len(measured.answers),
+                rounds=len(measured.free),
                 schema=SCHEMA,
                 model=self.sizes.model,
-                first=at.first,
+                first=measured.first,
             )
             yield from table(
                 ("side", "seconds of each round"),
                 [
                     (side, " ".join(f"{each:.2f}" for each in seconds))
-                    for side, seconds in (("STRUCT", at.constrained), ("free text", at.free))
+                    for side, seconds in (
+                        ("STRUCT", measured.constrained),
+                        ("free text", measured.free),
+                    )
                 ],
             )
 

@@ -109,8 +109,8 @@ class Explain(Part):
         rows = [row for _, rows in world.tables() for row in rows]
         model = train(self.sizes.small, rows, PROMPTS, self.sizes.vocabulary)
         for case in CASES:
-            self.found.append(at := compare(case, world, model))
-            say(f"{case.name}: said {tuple(at.said)}, run {tuple(at.run)}")
+            self.found.append(stage := compare(case, world, model))
+            say(f"{case.name}: said {tuple(stage.said)}, run {tuple(stage.run)}")
         yield from figures(self.found)
 
     def render(self, drawn: Collection[str]) -> Iterator[str]:
@@ -120,21 +120,21 @@ class Explain(Part):
             ("query", "EXPLAIN", "run: rows", "calls", "prompt tokens"),
             [
                 (
-                    f"`{at.case.name}`",
-                    "the same" if at.said == at.run else ", ".join(_cells(at.said)),
-                    *_cells(at.run),
+                    f"`{stage.case.name}`",
+                    "the same" if stage.said == stage.run else ", ".join(_cells(stage.said)),
+                    *_cells(stage.run),
                 )
-                for at in self.found
+                for stage in self.found
             ],
         )
 
 
 def figures(found: Sequence[FirstStage]) -> Iterator[Figure]:
     """Calls that EXPLAIN makes, and the share of the queries whose first stage it knows."""
-    asked = sum(at.asked for at in found)
+    asked = sum(stage.asked for stage in found)
     note = f"{len(found)} queries explained"
     yield Figure("explain_calls", asked, 0.0, at_least=False, note=note, any_size=True)
-    wrong = [at.case.name for at in found if not at.holds]
+    wrong = [stage.case.name for stage in found if not stage.holds]
     note = f"wrong: {', '.join(wrong)}" if wrong else "rows, calls and prompt tokens"
     share = 1 - len(wrong) / len(found)
     yield Figure("explain_first_stage", share, 1.0, note=note, any_size=True)

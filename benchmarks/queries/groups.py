@@ -44,14 +44,14 @@ class Aggregated:
 def in_groups(texts: Sequence[str], groups: int, characters: int) -> list[Row]:
     """Rows of groups with so many characters, from texts that are used again and again."""
     rows: list[Row] = []
-    at = 0
+    index = 0
     for group in range(groups):
         left = characters
         while left > 0:
-            text = texts[at % len(texts)][:left]
+            text = texts[index % len(texts)][:left]
             rows.append({"film": f"film {group}", "review": text})
             left -= len(text)
-            at += 1
+            index += 1
     return rows
 
 
@@ -98,9 +98,9 @@ class Groups(Part):
         texts = pq.read_table(table_path("movies")).column("reviewcontent").to_pylist()
         rows = in_groups(texts, self.sizes.groups, self.sizes.characters)
         model = train(self.sizes.narrow, rows, [QUESTION], self.sizes.vocabulary)
-        self.found.append(at := aggregate(model, rows))
-        say(f"{at.calls} calls, EXPLAIN says {at.said}")
-        yield from figures(at)
+        self.found.append(aggregated := aggregate(model, rows))
+        say(f"{aggregated.calls} calls, EXPLAIN says {aggregated.said}")
+        yield from figures(aggregated)
 
     def render(self, drawn: Collection[str]) -> Iterator[str]:
         """See Part."""
@@ -116,9 +116,15 @@ class Groups(Part):
             [
                 tuple(
                     f"{number:,}"
-                    for number in (at.groups, at.missing, at.calls, at.said, at.prompt_tokens)
+                    for number in (
+                        aggregated.groups,
+                        aggregated.missing,
+                        aggregated.calls,
+                        aggregated.said,
+                        aggregated.prompt_tokens,
+                    )
                 )
-                for at in self.found
+                for aggregated in self.found
             ],
         )
 

@@ -44,9 +44,9 @@ class Million(Part):
         """See Part."""
         self.sizes = choose(settings.quick)
         for query in QUERIES:
-            self.found[query] = at = measure(self.sizes.rows_planned, query)
-            say(f"{query}: {at}")
-            yield from figures(query, at)
+            self.found[query] = figures_of = measure(self.sizes.rows_planned, query)
+            say(f"{query}: {figures_of}")
+            yield from figures(query, figures_of)
 
     def render(self, drawn: Collection[str]) -> Iterator[str]:
         """See Part."""
@@ -54,8 +54,14 @@ class Million(Part):
         yield from table(
             ("query", *COLUMNS),
             [
-                (query, *(f"{at[column]:,.{2 * (column not in _COUNTS)}f}" for column in COLUMNS))
-                for query, at in self.found.items()
+                (
+                    query,
+                    *(
+                        f"{figures_of[column]:,.{2 * (column not in _COUNTS)}f}"
+                        for column in COLUMNS
+                    ),
+                )
+                for query, figures_of in self.found.items()
             ],
         )
 
@@ -164,8 +170,8 @@ def measure(rows: int, query: str = "projection") -> dict[str, float]:
         subprocess.run(make, check=True)
         run = [sys.executable, "-m", __spec__.name, "run", query, str(file)]
         done = subprocess.run(run, check=True, capture_output=True, text=True)
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    figures_of: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return figures_of
 
 
 def timed(file: str, query: str) -> dict[str, float]:

@@ -43,7 +43,7 @@ def read_candidates(prompt: Prompt) -> list[Asked] | None:
         return None
     query, data = _DATA.split(text.removeprefix(_QUERY_OF_EACH), maxsplit=1)
     question, row = query.partition("\n")[0], json.loads(data)
-    return [Asked(question, row | json.loads(one)) for one in _CANDIDATE.findall(query)]
+    return [Asked(question, row | json.loads(candidate)) for candidate in _CANDIDATE.findall(query)]
 
 
 def _text(prompt: Prompt) -> str:
@@ -59,10 +59,10 @@ def _plain(span: Span) -> str:
 
 def _fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Fields of one name are items of a bag, whose order means nothing."""
-    found: dict[str, list[Any]] = {}
+    by_name: dict[str, list[Any]] = {}
     for name, value in pairs:
-        found.setdefault(name, []).append(value)
-    return {name: sorted(of, key=repr) if len(of) > 1 else of[0] for name, of in found.items()}
+        by_name.setdefault(name, []).append(value)
+    return {name: sorted(of, key=repr) if len(of) > 1 else of[0] for name, of in by_name.items()}
 
 
 def number(prompt: str, fields: Mapping[str, Any]) -> float:

@@ -37,7 +37,7 @@ class Counts:
 
     def __add__(self, other: Counts) -> Counts:
         pairs = zip(astuple(self), astuple(other), strict=True)
-        return Counts(*(one + another for one, another in pairs))
+        return Counts(*(count + another for count, another in pairs))
 
     @property
     def recall(self) -> float | None:
@@ -52,23 +52,25 @@ class Counts:
 
 def covers(found: Iterable[Finding], one: Finding) -> bool:
     """Whether all characters of a text are in what was found."""
-    places = {at for other in found for at in range(other.start, other.end)}
+    places = {index for other in found for index in range(other.start, other.end)}
     return places.issuperset(range(one.start, one.end))
 
 
 def counted(sentence: Sentence, counts: dict[str, Counts]) -> None:
     """Add what the rules find in a sentence, by kind."""
-    found = find(sentence.text)
-    for one in sentence.labels:
-        of_kind = counts.setdefault(one.kind, Counts())
+    findings = find(sentence.text)
+    for finding in sentence.labels:
+        of_kind = counts.setdefault(finding.kind, Counts())
         of_kind.labelled += 1
-        of_kind.recalled += covers([other for other in found if other.kind == one.kind], one)
-        of_kind.hidden += covers(found, one)
-    for one in found:
-        of_kind = counts.setdefault(one.kind, Counts())
+        of_kind.recalled += covers(
+            [other for other in findings if other.kind == finding.kind], finding
+        )
+        of_kind.hidden += covers(findings, finding)
+    for finding in findings:
+        of_kind = counts.setdefault(finding.kind, Counts())
         of_kind.found += 1
         of_kind.right += any(
-            label.kind == one.kind and label.start < one.end and one.start < label.end
+            label.kind == finding.kind and label.start < finding.end and finding.start < label.end
             for label in sentence.labels
         )
 
@@ -129,16 +131,16 @@ class Rules(Part):
 
     def _total(self, kind: str, source: str = "", language: str = "") -> Counts:
         """Of one source and language, or of all."""
-        found = (
+        parts = (
             counts[kind]
-            for (of, one), counts in self.counts.items()
-            if kind in counts and source in ("", one) and language in ("", of)
+            for (of, source_of), counts in self.counts.items()
+            if kind in counts and source in ("", source_of) and language in ("", of)
         )
-        return sum(found, Counts())
+        return sum(parts, Counts())
 
     def _shown(self, kind: str, source: str, language: str = "") -> str:
-        found = self._total(kind, source, language)
-        return f"{found.recalled} of {found.labelled}"
+        total = self._total(kind, source, language)
+        return f"{total.recalled} of {total.labelled}"
 
 
 BENCHMARK = in_parts(

@@ -100,7 +100,7 @@ def by_hand() -> list[Sentence]:
 
 def drawn(count: int, seed: int, part: str = "held") -> Iterator[Sentence]:
     """Sentences from templates, of each language as many. part: "held" or "tuned"."""
-    templates: dict[str, list[str]] = {one: [] for one in LANGUAGES}
+    templates: dict[str, list[str]] = {language: [] for language in LANGUAGES}
     for line in _lines("templates.txt"):
         language, of, text = line.split(" ", 2)
         if of == part:
@@ -226,7 +226,7 @@ class _Values:
         body = begin + "".join(self.rng.choices("0123456789", k=15 - len(begin)))
         digits = next(body + last for last in "0123456789" if luhn(body + last))
         between = self._pick(["", " ", "-"])
-        return between.join(digits[at : at + 4] for at in range(0, 16, 4))
+        return between.join(digits[index : index + 4] for index in range(0, 16, 4))
 
     def bank_account(self) -> str:
         country, body = {
@@ -234,11 +234,11 @@ class _Values:
             "de": ("DE", self._digits(18)),
             "fr": ("FR", self._digits(23)),
         }[self.language]
-        digits = "".join(str(int(one, 36)) for one in f"{body}{country}00")
+        digits = "".join(str(int(character, 36)) for character in f"{body}{country}00")
         whole = f"{country}{98 - int(digits) % 97:02d}{body}"
         if self.rng.random() < 0.5:
             return whole
-        return " ".join(whole[at : at + 4] for at in range(0, len(whole), 4))
+        return " ".join(whole[index : index + 4] for index in range(0, len(whole), 4))
 
     def ip_address(self) -> str:
         four = ".".join(str(self.rng.randrange(1, 255)) for _ in range(4))

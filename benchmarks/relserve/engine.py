@@ -225,15 +225,15 @@ class Engine(Part):
 
     def render(self, drawn: Collection[str]) -> Iterator[str]:
         """See Part."""
-        at = self.found
-        if at is None:
+        on_engine = self.found
+        if on_engine is None:
             return
         yield WORDS.block(
             "engine",
             model=self.sizes.model,
             count=self.sizes.engine,
             load=LOAD,
-            rate=LOAD * at.saturation,
+            rate=LOAD * on_engine.saturation,
             cache=LIMITS.cache_tokens,
         )
         yield from table(
@@ -242,13 +242,13 @@ class Engine(Part):
                 (
                     name,
                     f"{run.mean:.2f}",
-                    f"{at.runs['fcfs'].mean / run.mean:.2f}",
+                    f"{on_engine.runs['fcfs'].mean / run.mean:.2f}",
                     f"{run.seconds:.1f}",
                     f"{run.throughput:,.0f}",
                     f"{run.overhead:.2%}",
                     f"{run.steps:,}",
                 )
-                for name, run in at.runs.items()
+                for name, run in on_engine.runs.items()
             ],
         )
 

@@ -55,8 +55,8 @@ def plot_arrangements(settings: Sequence[Measured], path: Path) -> None:
     width = 0.8 / len(names)
     for number, name in enumerate(names):
         bars = [each.highest[name] / each.highest["relserve"] for each in settings]
-        at = [place + number * width for place in range(len(settings))]
-        panel.bar(at, bars, width, label=name)
+        places = [place + number * width for place in range(len(settings))]
+        panel.bar(places, bars, width, label=name)
     panel.set_xticks(
         [place + 0.4 - width / 2 for place in range(len(settings))],
         [f"{each.model.removeprefix('a100-')}\n{each.table}" for each in settings],

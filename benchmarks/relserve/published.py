@@ -78,11 +78,11 @@ def machine() -> Served:
 
 def _serve_all(path: Path, requests: int, workers: int) -> dict[Scheduler, Summary]:
     rate = LOAD * saturation(import_trace(path, first=requests), machine())
-    one = partial(_serve, path, requests, rate)
+    job = partial(_serve, path, requests, rate)
     if workers == 1:
-        return {policy: one(policy) for policy in POLICIES}
+        return {policy: job(policy) for policy in POLICIES}
     with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
-        return dict(zip(POLICIES, pool.map(one, POLICIES), strict=True))
+        return dict(zip(POLICIES, pool.map(job, POLICIES), strict=True))
 
 
 def _serve(path: Path, requests: int, rate: float, policy: Scheduler) -> Summary:

@@ -94,21 +94,21 @@ class SharedRows(Part):
 
     def pictures(self) -> Mapping[str, Plot]:
         """See Part."""
-        found: dict[str, Plot] = {}
+        plots: dict[str, Plot] = {}
         if self.settings:
-            found[LATENCIES] = partial(plot.plot_latencies, self.settings)
-            found[ARRANGEMENTS] = partial(plot.plot_arrangements, self.settings)
+            plots[LATENCIES] = partial(plot.plot_latencies, self.settings)
+            plots[ARRANGEMENTS] = partial(plot.plot_arrangements, self.settings)
         if self.beers is not None:
-            found[PARTS] = partial(plot.plot_parts, self.beers)
+            plots[PARTS] = partial(plot.plot_parts, self.beers)
         if self.thresholds:
-            found[THRESHOLDS] = partial(plot.plot_thresholds, self.thresholds)
-        return found
+            plots[THRESHOLDS] = partial(plot.plot_thresholds, self.thresholds)
+        return plots
 
     @property
     def beers(self) -> Measured | None:
         """The setting that the paper analyses in detail."""
-        found = (each for each in self.settings if (each.model, each.table) == (MODEL, TABLE))
-        return next(found, None)
+        matching = (each for each in self.settings if (each.model, each.table) == (MODEL, TABLE))
+        return next(matching, None)
 
 
 def gains(settings: Sequence[Measured]) -> Iterator[Figure]:

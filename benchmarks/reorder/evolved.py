@@ -104,13 +104,13 @@ def _measure(name: str, python: Path, program: Path, tables: dict[str, pa.Table]
             text=True,
             cwd=_ROOT,
         )
-        found: list[dict[str, Any]] = json.loads(results.read_text(encoding="utf-8"))
-    seconds = {table: each["seconds"] for table, each in zip(tables, found, strict=True)}
+        told: list[dict[str, Any]] = json.loads(results.read_text(encoding="utf-8"))
+    seconds = {table: each["seconds"] for table, each in zip(tables, told, strict=True)}
     hits = {
         table: kept_hits(each["rows"], each["given"])
-        for table, each in zip(tables, found, strict=True)
+        for table, each in zip(tables, told, strict=True)
     }
-    published = score([hit_rate(each["rows"]) for each in found], [*seconds.values()])
+    published = score([hit_rate(each["rows"]) for each in told], [*seconds.values()])
     return Evolved(name, hits, seconds, published)
 
 

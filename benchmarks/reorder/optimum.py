@@ -109,7 +109,7 @@ def compare_hundred(table: RealTable, rows: pa.Table, size: int = 100) -> Hundre
     """Run `tree` on the first `size` rows, maximising tokens (here characters)."""
     some = rows.slice(0, size)
     items = itemize(encode(some), table.bags)
-    found = [_characters(table, some, items, seconds) for seconds in (None, LONG_SECONDS)]
+    orders = [_characters(table, some, items, seconds) for seconds in (None, LONG_SECONDS)]
     bound = None
     try:
         lattice = build_lattice(items.slots, items.characters, items.beginnings)
@@ -118,9 +118,9 @@ def compare_hundred(table: RealTable, rows: pa.Table, size: int = 100) -> Hundre
     else:
         tree, least = cheapest_tree(lattice, MOST_ARCS)
         most = int(items.characters[items.slots].sum() - lattice.weight[0])
-        found.append(most - tree.cost)
+        orders.append(most - tree.cost)
         bound = most - least
-    return Hundred(table.name, some.num_rows, found[0], max(found), bound)
+    return Hundred(table.name, some.num_rows, orders[0], max(orders), bound)
 
 
 def _characters(table: RealTable, rows: pa.Table, items: Items, seconds: float | None) -> int:

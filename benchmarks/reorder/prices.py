@@ -100,7 +100,7 @@ def bills(
     for order, method in zip(ORDERS, methods, strict=False):
         schedule = reorder_as_told(table, rows, method)
         sent[order] = Sent.of(cells_sent(rows, table.bags, schedule, "\n"), ask, encode)
-    found = []
+    billed = []
     for name in names:
         schedule = reorder(
             rows, "tree", table.dependencies, table.bags, name, tokenizer=encode, prefix=ask
@@ -108,8 +108,8 @@ def bills(
         ours = Sent.of(cells_sent(rows, table.bags, schedule, "\n"), ask, encode)
         every = {**sent, ORDERS[-1]: ours}
         of = {order: each.bill(PRICES[name]) for order, each in every.items()}
-        found.append(Bills(table.name, PRICES[name], of))
-    return found
+        billed.append(Bills(table.name, PRICES[name], of))
+    return billed
 
 
 @dataclass(frozen=True, slots=True)

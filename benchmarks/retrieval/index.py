@@ -38,8 +38,8 @@ def questions(corpus: pa.Table, count: int, seed: int = 0) -> pa.Table:
     rng = np.random.default_rng([seed, 1])
     others = _texts(_drawn(rng, (count, _OF_QUESTION // 2)))
     asked = []
-    for at, more in zip(rng.integers(0, len(corpus), count).tolist(), others, strict=True):
-        own = rng.permutation(corpus["text"][at].as_py().split())[:_OF_QUESTION]
+    for row, more in zip(rng.integers(0, len(corpus), count).tolist(), others, strict=True):
+        own = rng.permutation(corpus["text"][row].as_py().split())[:_OF_QUESTION]
         asked.append(" ".join([*own, more]))
     return pa.table({"question": asked})
 
@@ -62,7 +62,7 @@ def recall(corpus: Sequence[str], asked: Sequence[str], found: Sequence[Sequence
     compared with the best at this rank, so that of equal texts either is right.
     """
     right = total = 0
-    place = {text: at for at, text in enumerate(corpus)}
+    place = {text: index for index, text in enumerate(corpus)}
     scored = _scores(corpus, asked)
     for scores, texts in zip(scored, found, strict=True):
         best = -np.sort(-scores)[: len(texts)]
@@ -119,8 +119,8 @@ def measure(count: int, words: int, asked: int, seed: int) -> Indexed:
         pq.write_table(corpus, folder / "docs.parquet")
         pq.write_table(questions(corpus, asked, seed), folder / "questions.parquet")
         making, finding = _in_a_process(folder), _in_a_process(folder)
-        found = pq.read_table(folder / "found.parquet").to_pydict()
-        right = recall(corpus["text"].to_pylist(), found["question"], found["found"])
+        hits = pq.read_table(folder / "found.parquet").to_pydict()
+        right = recall(corpus["text"].to_pylist(), hits["question"], hits["found"])
         kept = sum(file.stat().st_size for file in (folder / "index").iterdir())
     return Indexed(making, finding, right, kept)
 
@@ -139,9 +139,9 @@ def search(folder: Path) -> Searched:
         begin = time.perf_counter()
         connection.sql(ONE.format(k=K)).fetchall()
         between = time.perf_counter()
-        found = connection.sql(ALL.format(k=K)).arrow()
+        table = connection.sql(ALL.format(k=K)).arrow()
         end = time.perf_counter()
-        pq.write_table(found, folder / "found.parquet")
+        pq.write_table(table, folder / "found.parquet")
         made = connection.searched.shelf.made
     return Searched(between - begin, end - between, made, peak_bytes() / GIB)
 
@@ -169,21 +169,21 @@ class Index(Part):
     def measure(self, settings: Settings, say: Say) -> Iterator[Figure]:
         """See Part."""
         self.sizes = sizes = choose(settings.quick)
-        at = measure(sizes.passages, sizes.words, sizes.asked, settings.seed)
-        self.found.append(at)
-        say(f"{at.making}; again {at.finding}")
-        yield from figures(at)
+        indexed = measure(sizes.passages, sizes.words, sizes.asked, settings.seed)
+        self.found.append(indexed)
+        say(f"{indexed.making}; again {indexed.finding}")
+        yield from figures(indexed)
 
     def render(self, drawn: Collection[str]) -> Iterator[str]:
         """See Part."""
-        for at in self.found:
+        for indexed in self.found:
             yield WORDS.block(
                 "index",
                 passages=self.sizes.passages,
                 words=self.sizes.words,
                 asked=self.sizes.asked,
                 k=K,
-                size=at.file_bytes / MIB,
+                size=indexed.file_bytes / MIB,
             )
             yield from table(
                 (
@@ -196,12 +196,12 @@ class Index(Part):
                 [
                     (
                         name,
-                        f"{one.first:.2f}",
-                        f"{one.all:.2f}",
-                        str(one.made),
-                        f"{one.peak_gib:.2f}",
+                        f"{searched.first:.2f}",
+                        f"{searched.all:.2f}",
+                        str(searched.made),
+                        f"{searched.peak_gib:.2f}",
                     )
-                    for name, one in (("first", at.making), ("second", at.finding))
+                    for name, searched in (("first", indexed.making), ("second", indexed.finding))
                 ],
             )
 

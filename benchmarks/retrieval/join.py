@@ -55,8 +55,8 @@ def companies(seed: int) -> Companies:
     known = [(first, rng.choice(seconds)) for first in firsts[:LEFT]]
     left = [f"{first} {second}" for first, second in known]
     shared = rng.sample(range(LEFT), SHARED)
-    right = [respelled(rng, *known[at]) for at in shared]
-    same = frozenset(zip([left[at] for at in shared], right, strict=True))
+    right = [respelled(rng, *known[place]) for place in shared]
+    same = frozenset(zip([left[place] for place in shared], right, strict=True))
     for first, second in rng.sample(known, NEAR_MISSES):
         other = rng.choice([each for each in seconds if each != second])
         right.append(f"{first} {other} {rng.choice(_FORMS)}")
@@ -92,8 +92,8 @@ def _swapped(rng: Random, first: str, second: str) -> str:
 
 def _mistyped(rng: Random, first: str, second: str) -> str:
     """Two neighbouring letters have changed places."""
-    at = rng.randrange(1, len(first) - 1)
-    return f"{first[:at]}{first[at + 1]}{first[at]}{first[at + 2 :]} {second}"
+    cut = rng.randrange(1, len(first) - 1)
+    return f"{first[:cut]}{first[cut + 1]}{first[cut]}{first[cut + 2 :]} {second}"
 
 
 def _both(rng: Random, first: str, second: str) -> str:
@@ -154,7 +154,7 @@ def join(tables: Companies, threshold: float | None = None) -> Joined:
         connection.register("a", pa.table({"name": tables.left}))
         connection.register("b", pa.table({"name": tables.right}))
         rows = connection.sql(statement(threshold)).fetchall()
-    return Joined(backend.asked, frozenset((str(one), str(other)) for one, other in rows))
+    return Joined(backend.asked, frozenset((str(left), str(other)) for left, other in rows))
 
 
 WORDS = template("retrieval")
@@ -218,21 +218,21 @@ def figures(found: Sequence[Blocked]) -> Iterator[Figure]:
     """The most calls and the smallest share of pairs at THRESHOLD, and whether the full join is
     right."""
     calls, shares = at_threshold(THRESHOLD, found)
-    whole = max(at.whole.calls for at in found)
+    whole = max(blocked.whole.calls for blocked in found)
     note = f"most of {len(found)} pairs of tables, at threshold {THRESHOLD:g}; all pairs: {whole:,}"
     yield Figure("join_calls", max(calls), CALLS_GOAL, at_least=False, note=note, any_size=True)
     note = f"least of {len(found)} pairs of tables; mean {sum(shares) / len(shares):.1%}"
     yield Figure("join_pairs", min(shares), PAIRS_GOAL, note=note, any_size=True)
-    right = sum(len(at.whole.pairs) == at.truth for at in found)
+    right = sum(len(blocked.whole.pairs) == blocked.truth for blocked in found)
     note = f"full joins that find the pairs there are: {right} of {len(found)}"
     yield Figure("join_full_right", right / len(found), 1.0, note=note, any_size=True)
 
 
 def at_threshold(threshold: float, found: Sequence[Blocked]) -> tuple[list[int], list[float]]:
     """Calls, and shares of the full join's pairs, by pair of tables."""
-    near = [at.near[threshold] for at in found]
-    return [one.calls for one in near], [
-        one.share(at.whole) for one, at in zip(near, found, strict=True)
+    near = [blocked.near[threshold] for blocked in found]
+    return [joined.calls for joined in near], [
+        joined.share(blocked.whole) for joined, blocked in zip(near, found, strict=True)
     ]
 
 

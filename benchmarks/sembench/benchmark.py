@@ -145,7 +145,7 @@ class Tokens(Part):
                     f"{run.calls:,}",
                     f"**{run.tokens:,}**",
                     f"{run.quarter:,.0f}",
-                    *(_cell(best_of(published[name], one), "tokens", ",") for one in SYSTEMS),
+                    *(_cell(best_of(published[name], system), "tokens", ",") for system in SYSTEMS),
                 )
                 for name, run in self.runs.items()
             ],
@@ -157,7 +157,7 @@ class Tokens(Part):
                 (
                     name,
                     "-" if run.usd is None else f"**{run.usd:.5f}**",
-                    *(_cell(best_of(published[name], one), "usd", ".5f") for one in SYSTEMS),
+                    *(_cell(best_of(published[name], system), "usd", ".5f") for system in SYSTEMS),
                     f"{run.measure} {run.quality:.3g}",
                 )
                 for name, run in self.runs.items()
@@ -186,12 +186,12 @@ class Relations(Part):
             return
         self.found += outcomes(scenario, settings.seed, counter() or by_characters)
         for follows, name in ((True, "follow"), (False, "declined")):
-            some = [one for one in self.found if one.relation.follows == follows]
-            note = ", ".join(one.relation.name for one in some)
-            value = float(sum(one.is_by_labels == follows for one in some))
+            some = [outcome for outcome in self.found if outcome.relation.follows == follows]
+            note = ", ".join(outcome.relation.name for outcome in some)
+            value = float(sum(outcome.is_by_labels == follows for outcome in some))
             yield Figure(name, value, float(len(some)), note=note, any_size=True)
         note = "the least precision or recall against asking about each pair"
-        least = min(min(one.precision, one.recall) for one in self.found)
+        least = min(min(outcome.precision, outcome.recall) for outcome in self.found)
         yield Figure("quality", least, 0.9, note=note, any_size=True)
 
     def render(self, drawn: Collection[str]) -> Iterator[str]:
@@ -209,15 +209,15 @@ class Relations(Part):
             ),
             [
                 (
-                    one.relation.name,
-                    one.relation.label,
-                    "labels" if one.is_by_labels else "each pair",
-                    f"{one.calls:,}",
-                    f"{one.pairs:,}",
-                    f"{one.precision:.3f}",
-                    f"{one.recall:.3f}",
+                    outcome.relation.name,
+                    outcome.relation.label,
+                    "labels" if outcome.is_by_labels else "each pair",
+                    f"{outcome.calls:,}",
+                    f"{outcome.pairs:,}",
+                    f"{outcome.precision:.3f}",
+                    f"{outcome.recall:.3f}",
                 )
-                for one in self.found
+                for outcome in self.found
             ],
         )
 
@@ -240,7 +240,7 @@ class SmallModel(Part):
             return
         stock.set_threads(settings.threads)
         rows = errors = 0
-        for name in (one for one in QUERIES if one != "Q7"):
+        for name in (query for query in QUERIES if query != "Q7"):
             if settings.quick and name in ("Q1", "Q9", "Q10"):
                 continue
             with closing(_opened(str(folder), scenario)) as connection:

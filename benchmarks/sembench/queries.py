@@ -54,8 +54,8 @@ def _is_positive(row: Row) -> bool:
 
 def _stars(row: Row) -> str:
     """From the critic's own score where that is a fraction, else from the sentiment."""
-    found = re.fullmatch(r"([\d.]+)/([\d.]+)", str(row["originalScore"] or ""))
-    share = float(found[1]) / float(found[2]) if found else 0.8 if _is_positive(row) else 0.4
+    match = re.fullmatch(r"([\d.]+)/([\d.]+)", str(row["originalScore"] or ""))
+    share = float(match[1]) / float(match[2]) if match else 0.8 if _is_positive(row) else 0.4
     return str(min(5, max(1, round(5 * share))))
 
 
@@ -121,8 +121,8 @@ class GoldModel(Backend):
         texts = [data]
         if _read(data) not in self.rows:
             _, *pair = _NAMED.split(data)
-            texts = [one.removesuffix("\n").replace("\n ", "\n") for one in pair]
-        return self.answers[question](*(self.rows[_read(one)] for one in texts))
+            texts = [review.removesuffix("\n").replace("\n ", "\n") for review in pair]
+        return self.answers[question](*(self.rows[_read(review)] for review in texts))
 
 
 def _read(text: str) -> str:

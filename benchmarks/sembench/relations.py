@@ -109,19 +109,19 @@ def outcomes(scenario: Scenario, seed: int, count: Callable[[str], int]) -> Iter
         with closing(connect(model, progress=False)) as connection:
             connection.register("reviews", texts)
             result = connection.sql(_QUERY.format(relation.question))
-            found = set(result.fetchall())
+            pairs = set(result.fetchall())
             is_by_labels = "pairs by labels" in "".join(result.report.notes)
         every = range(len(rows))
         right = {
             (a, b) for a in every for b in every if a != b and relation.holds(rows[a], rows[b])
         }
-        hits = len(found & right)
+        hits = len(pairs & right)
         yield Outcome(
             relation,
             is_by_labels,
             model.calls,
             len(rows) * (len(rows) - 1) // 2,
-            hits / len(found),
+            hits / len(pairs),
             hits / len(right),
         )
 
@@ -131,4 +131,4 @@ def _drawn(scenario: Scenario, seed: int) -> list[dict[str, Any]]:
     rows = {row["reviewText"]: row for row in scenario.reviews.to_pylist() if row["id"] in movies}
     distinct = list(rows.values())
     drawn = np.random.default_rng(seed).permutation(len(distinct))[:REVIEWS]
-    return [movies[distinct[at]["id"]] | distinct[at] for at in drawn]
+    return [movies[distinct[place]["id"]] | distinct[place] for place in drawn]

@@ -37,8 +37,8 @@ class Compared:
 
     def again(self, take: Take) -> float:
         """By what share runs of one side differ from each other at most."""
-        found = ([take(run) for run in side] for side in (self.http, self.alone))
-        return max(max(side) / min(side) - 1 for side in found)
+        runs = ([take(run) for run in side] for side in (self.http, self.alone))
+        return max(max(side) / min(side) - 1 for side in runs)
 
     def cells(self, take: Take) -> tuple[str, ...]:
         """Of the table: both sides, and how far they are apart."""
@@ -63,9 +63,9 @@ class Latencies(Part):
         with tempfile.TemporaryDirectory() as folder:
             path = written(faster(queries, SPEED), Path(folder) / "trace.jsonl")
             for policy in sizes.policies:
-                found = _compare(model, policy, path, str(Path(folder) / "arrivals.json"))
-                self.compared.append(found)
-                say(f"{policy}: mean {found.apart(fmean):+.1%}, p99 {found.apart(p99):+.1%}")
+                compared = _compare(model, policy, path, str(Path(folder) / "arrivals.json"))
+                self.compared.append(compared)
+                say(f"{policy}: mean {compared.apart(fmean):+.1%}, p99 {compared.apart(p99):+.1%}")
         for name, take in (("mean", fmean), ("p99", p99)):
             worst = max(self.compared, key=lambda each: each.apart(take))
             alone, http, *_ = worst.cells(take)

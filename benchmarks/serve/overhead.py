@@ -107,9 +107,9 @@ def _measured(mode: str, trace: str, arrivals: str) -> tuple[Cost, Cost]:
     engine."""
     with running(MODEL, "--policy", POLICY) as server:
         front, engine = server.cpu()
-        found = run_client("trace", server.url, MODEL, trace, mode, arrivals)
+        costs = run_client("trace", server.url, MODEL, trace, mode, arrivals)
         after = server.cpu()
-    http = Cost(found["seconds"], after[0] - front, after[1] - engine)
+    http = Cost(costs["seconds"], after[0] - front, after[1] - engine)
     alone = run_client("in_process", MODEL, POLICY, trace, mode, arrivals)
     return http, Cost(alone["seconds"], 0.0, alone["cpu"])
 

@@ -59,9 +59,9 @@ def running(model: str, *options: str) -> Iterator[Running]:
     command += ["--port", str(port), "--log-level", "warning", *options]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     try:
-        found = Running(f"http://127.0.0.1:{port}", psutil.Process(process.pid))
-        _await_ready(found, process)
-        yield found
+        server = Running(f"http://127.0.0.1:{port}", psutil.Process(process.pid))
+        _await_ready(server, process)
+        yield server
     finally:
         process.terminate()
         process.wait(60)

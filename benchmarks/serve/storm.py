@@ -40,8 +40,8 @@ class Storm(Part):
             handles = server.handles()
             self.memory.append(server.memory() / 2**20)
             for number in range(1, ROUNDS + 1):
-                found = run_client("storm", port, MODEL, str(each), str(settings.seed + number))
-                for what, count in found.items():
+                storm = run_client("storm", port, MODEL, str(each), str(settings.seed + number))
+                for what, count in storm.items():
                     self.seen[what] = self.seen.get(what, 0) + count
                 after = self._quiet(server)
                 self.memory.append(server.memory() / 2**20)

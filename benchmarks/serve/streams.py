@@ -39,14 +39,16 @@ class Streams(Part):
         with running(model, "--policy", "sarathi", *options) as server:
             port = server.url.rpartition(":")[2]
             before = server.cpu()
-            found = run_client("streams", port, model, str(sizes.streams), str(tokens))
+            streams = run_client("streams", port, model, str(sizes.streams), str(tokens))
             after = server.cpu()
-        self.found, self.cpu = found, (after[0] - before[0], after[1] - before[1])
+        self.found, self.cpu = streams, (after[0] - before[0], after[1] - before[1])
         expected = sizes.streams * tokens
-        lost = expected - found["tokens"]
-        note = f"{found['whole']:,} of {sizes.streams:,} streams whole, {found['tokens']:,} tokens"
+        lost = expected - streams["tokens"]
+        note = (
+            f"{streams['whole']:,} of {sizes.streams:,} streams whole, {streams['tokens']:,} tokens"
+        )
         yield Figure("tokens_lost", lost, 0, False, note, any_size=True)
-        least, median = found["paces"]
+        least, median = streams["paces"]
         note = f"the slowest stream: {least:.2f} tokens a second; the median: {median:.2f}"
         yield Figure("pace", least / RATE, 0.95, True, note)
 

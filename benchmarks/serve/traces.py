@@ -20,8 +20,8 @@ TABLES = ("movies", "products")
 def trace(count: int, rows: int, seed: int) -> list[TracedQuery]:
     """RelQueries of the five types, one a second. A simulated model never ends an answer itself."""
     tables = {name: _rows(Path(table_path(name))) for name in TABLES}
-    found = workload(tables, 1.0, count=count, rows=(1, rows), seed=seed)
-    return [replace(query, outputs=(query.output_limit,) * len(query.rows)) for query in found]
+    queries = workload(tables, 1.0, count=count, rows=(1, rows), seed=seed)
+    return [replace(query, outputs=(query.output_limit,) * len(query.rows)) for query in queries]
 
 
 def at_load(queries: Sequence[TracedQuery], machine: str, load: float) -> list[TracedQuery]:

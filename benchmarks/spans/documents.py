@@ -92,7 +92,7 @@ def _answer(*input: span.Child) -> Generate:
 
 def figures(rows: Sequence[FirstTokens]) -> Iterator[Figure]:
     """The figures of the first and the last row."""
-    one, many = rows[0], rows[-1]
+    single, many = rows[0], rows[-1]
     note = (
         f"{1e3 * many.plain:.0f} / {1e3 * many.hit:.1f} ms for {many.documents} documents, "
         f"{many.cached:,} of {many.tokens:,} tokens cached"
@@ -101,10 +101,10 @@ def figures(rows: Sequence[FirstTokens]) -> Iterator[Figure]:
     note = f"{1e3 * many.plain:.0f} / {1e3 * many.miss:.0f} ms, nothing cached"
     yield Figure("rag_miss_16", many.plain / many.miss, 2.0, note=note)
     note = (
-        f"{one.documents} document: plain {1e3 * one.plain:.1f} ms, "
-        f"miss {1e3 * one.miss:.1f} ms, hit {1e3 * one.hit:.1f} ms"
+        f"{single.documents} document: plain {1e3 * single.plain:.1f} ms, "
+        f"miss {1e3 * single.miss:.1f} ms, hit {1e3 * single.hit:.1f} ms"
     )
-    worse = min(one.plain / one.miss, one.plain / one.hit)
+    worse = min(single.plain / single.miss, single.plain / single.hit)
     yield Figure("rag_plain_at_1", worse, 0.952, note=note)
 
 

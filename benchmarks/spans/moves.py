@@ -58,7 +58,7 @@ def measure(
             finish()
             taken[name].append(1e3 * (time.perf_counter() - start))
     # The first run is a warm-up.
-    row = Moved(tokens, **{name: median(found[1:]) for name, found in taken.items()})
+    row = Moved(tokens, **{name: median(seconds[1:]) for name, seconds in taken.items()})
     say(str(row))
     return row
 

@@ -75,7 +75,7 @@ def _cases(rng: Random, hay_words: int, count: int, generated: bool) -> Iterator
     choices = DRAWN_FROM if generated else 1
     for _ in range(count):
         texts = needle_texts(rng, NEEDLES * choices, hay_words)
-        yield [texts[at : at + choices] for at in range(0, len(texts), choices)]
+        yield [texts[index : index + choices] for index in range(0, len(texts), choices)]
 
 
 def _right(connection: Connection, cases: Sequence[Case], goal: Goal) -> int:

@@ -46,12 +46,19 @@ class Relocation(OnModel):
             yield f"![Milliseconds over the span's size]({PICTURE})\n"
         yield from table(
             ("tokens", "where it was", "queries rotated"),
-            [(f"{at.tokens:,}", f"{at.plain:.2f} ms", f"{at.queries:.2f} ms") for at in self.moved],
+            [
+                (f"{moved.tokens:,}", f"{moved.plain:.2f} ms", f"{moved.queries:.2f} ms")
+                for moved in self.moved
+            ],
         )
-        at = self.decoded
-        if at is not None:
+        decoded = self.decoded
+        if decoded is not None:
             yield WORDS.block(
-                "decode", spans=at.spans, tokens=at.tokens, ours=at.ours, plain=at.plain
+                "decode",
+                spans=decoded.spans,
+                tokens=decoded.tokens,
+                ours=decoded.ours,
+                plain=decoded.plain,
             )
 
     def pictures(self) -> Mapping[str, Plot]:

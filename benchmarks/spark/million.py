@@ -175,7 +175,9 @@ def _whole(table: Path) -> tuple[float, float]:
     rows = parquet.read_table(table, columns=list(COLUMNS))
     distinct = rows.group_by(list(COLUMNS)).aggregate([])
     names, every = tuple(COLUMNS), np.arange(distinct.num_rows)
-    texts = distinct.select(names).rename_columns([ours.field(at) for at in range(len(names))])
+    texts = distinct.select(names).rename_columns(
+        [ours.field(index) for index in range(len(names))]
+    )
     form: Form = "string"
     cells = Cells(names, (form,) * len(names), every, lambda places: texts.take(pa.array(places)))
     inputs = Inputs.of(Question("all", Task(("Is it good?",)), distinct.num_rows, cells))

@@ -95,10 +95,10 @@ class Engine(Part):
                 (
                     f"`{spec}`",
                     dtype,
-                    *(f"{at[side]:,.0f}" for side in (SHARED, UNSHARED, WITHOUT)),
-                    *(f"{at[SHARED] / at[side]:.2f}" for side in (UNSHARED, WITHOUT)),
+                    *(f"{speeds[side]:,.0f}" for side in (SHARED, UNSHARED, WITHOUT)),
+                    *(f"{speeds[SHARED] / speeds[side]:.2f}" for side in (UNSHARED, WITHOUT)),
                 )
-                for (spec, dtype), at in self.shared.items()
+                for (spec, dtype), speeds in self.shared.items()
             ],
         )
 
@@ -188,11 +188,11 @@ def batch_figure(at: dict[int, float]) -> Figure:
 def shared_figures(shared: Mapping[tuple[str, str], Speeds]) -> Iterator[Figure]:
     """The gain from sharing a context, and how far it is from the most that is possible."""
     goals = {"float32": 1.3, "bfloat16": 3.0}
-    for (spec, dtype), at in shared.items():
-        most = at[WITHOUT] / at[UNSHARED]  # if reading the context took no time
-        note = f"{at[SHARED]:,.0f} / {at[UNSHARED]:,.0f} tokens/s, {spec} in {dtype}"
+    for (spec, dtype), speeds in shared.items():
+        most = speeds[WITHOUT] / speeds[UNSHARED]  # if reading the context took no time
+        note = f"{speeds[SHARED]:,.0f} / {speeds[UNSHARED]:,.0f} tokens/s, {spec} in {dtype}"
         note += f"; {most:.2f} if the context cost nothing"
-        ratio = at[SHARED] / at[UNSHARED]
+        ratio = speeds[SHARED] / speeds[UNSHARED]
         name = f"decode_shared_over_unshared_{dtype}"
         yield Figure(name, ratio, goals[dtype], note=note, any_size=True)
     least = min(shared.values(), key=lambda at: at[SHARED] / at[WITHOUT])

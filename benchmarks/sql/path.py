@@ -59,13 +59,13 @@ class Path:
     @property
     def rooms(self) -> dict[str, tuple[int, int]]:
         """(functions, files) of each package, those of `sql` one level deeper."""
-        found = dict[str, tuple[int, int]]()
+        rooms_passed = dict[str, tuple[int, int]]()
         for name, count in self.functions.items():
             *folders, _ = PurePath(name.removeprefix(HOME)).parts
             room = "/".join(folders[: 2 if folders[:1] == ["sql"] else 1]) or "relquery"
-            functions, files = found.get(room, (0, 0))
-            found[room] = functions + count, files + 1
-        return found
+            functions, files = rooms_passed.get(room, (0, 0))
+            rooms_passed[room] = functions + count, files + 1
+        return rooms_passed
 
 
 @contextmanager
@@ -88,9 +88,11 @@ def traced(codes: set[CodeType]) -> Iterator[None]:
 
 def logged(database: duckdb.DuckDBPyConnection) -> int:
     """How many statements a database has run since its log was turned on."""
-    found = database.execute("SELECT count(*) FROM duckdb_logs WHERE type = 'QueryLog'").fetchone()
-    assert found is not None
-    return int(found[0])
+    statements = database.execute(
+        "SELECT count(*) FROM duckdb_logs WHERE type = 'QueryLog'"
+    ).fetchone()
+    assert statements is not None
+    return int(statements[0])
 
 
 def measured(connection: Connection, sql: str, runs: int) -> Path:

@@ -97,8 +97,8 @@ class Queries(Part):
         for query in QUERIES:
             run(model, movies.slice(0, 64), query)  # compiles
             self.ran[query.name] = run(model, movies, query)
-            for side, at in self.ran[query.name].items():
-                say(f"{query.name}, {side}: {at.seconds:.1f} s, {at.report.hit_rate:.1%} cached")
+            for side, ran in self.ran[query.name].items():
+                say(f"{query.name}, {side}: {ran.seconds:.1f} s, {ran.report.hit_rate:.1%} cached")
         yield from figures(self.ran)
 
     def render(self, drawn: Collection[str]) -> Iterator[str]:
@@ -118,13 +118,13 @@ class Queries(Part):
                 (
                     name,
                     side,
-                    f"{at.seconds:.1f}",
-                    f"{at.report.calls:,}",
-                    f"{at.report.prompt_tokens:,}",
-                    f"{at.report.hit_rate:.1%}",
+                    f"{ran.seconds:.1f}",
+                    f"{ran.report.calls:,}",
+                    f"{ran.report.prompt_tokens:,}",
+                    f"{ran.report.hit_rate:.1%}",
                 )
                 for name, sides in self.ran.items()
-                for side, at in sides.items()
+                for side, ran in sides.items()
             ],
         )
 
@@ -159,18 +159,18 @@ def run(model: ServedModel, movies: pa.Table, query: Query) -> dict[str, Ran]:
 
 def figures(ran: dict[str, dict[str, Ran]]) -> Iterator[Figure]:
     """The figures of the queries."""
-    at = ran["filter"]
-    yield _ratio("filter_ggr_over_original", at[ORIGINAL], at[GGR])
-    yield _ratio("filter_ggr_over_no_cache", at[NO_CACHE], at[GGR])
-    ordered, original = at[GGR].report, at[ORIGINAL].report
+    sides = ran["filter"]
+    yield _ratio("filter_ggr_over_original", sides[ORIGINAL], sides[GGR])
+    yield _ratio("filter_ggr_over_no_cache", sides[NO_CACHE], sides[GGR])
+    ordered, original = sides[GGR].report, sides[ORIGINAL].report
     note = (
         f"{ordered.cached_tokens:,} of {ordered.prompt_tokens:,} tokens; "
         f"original {original.hit_rate:.1%}"
     )
     goal = GOALS["filter_hit_rate"]
     yield Figure("filter_hit_rate", ordered.hit_rate, goal, note=note, any_size=True)
-    at = ran["projection"]
-    yield _ratio("projection_ggr_over_original", at[ORIGINAL], at[GGR])
+    sides = ran["projection"]
+    yield _ratio("projection_ggr_over_original", sides[ORIGINAL], sides[GGR])
 
 
 def _ratio(name: str, slow: Ran, fast: Ran) -> Figure:

@@ -105,14 +105,14 @@ class Trial:
                 continue
             self.counts[kind] += 1
             try:
-                found = _rows(ours.sql(text))
+                rows = _rows(ours.sql(text))
             except Exception as error:
                 self.counts[f"{kind}, refused"] += 1
                 print(f"REFUSED {path.name}: {type(error).__name__} {error}\n  {text}")
             else:
-                if found != wanted:
+                if rows != wanted:
                     self.counts[f"{kind}, different"] += 1
-                    print(f"DIFFERS {path.name}\n  {text}\n  {wanted[:3]}\n  {found[:3]}")
+                    print(f"DIFFERS {path.name}\n  {text}\n  {wanted[:3]}\n  {rows[:3]}")
 
     def _with_calls(self, sql: str) -> Iterator[tuple[str, str]]:
         yield "around", f"SELECT *, {_CALL} AS called FROM ({sql}) AS q"

@@ -123,32 +123,32 @@ class Batches(Standin):
             raise refuse
         if refuse == "hang up":
             raise Closed
-        found = self._route(request)
+        reply = self._route(request)
         if refuse is not None:
             raise Closed
-        if self.spoil is not None and isinstance(found, str):
-            found = self.spoil(found)
-        return Response(found, headers={"Date": formatdate(self.clock(), usegmt=True)})
+        if self.spoil is not None and isinstance(reply, str):
+            reply = self.spoil(reply)
+        return Response(reply, headers={"Date": formatdate(self.clock(), usegmt=True)})
 
     def _route(self, request: Request) -> Json | str:
         """What a request is told. Raises Refused."""
         path, query = urlsplit(request.path).path, dict(parse_qsl(urlsplit(request.path).query))
         url = f"http://{request.headers.get('host', '')}"
         what = (request.method, *path.strip("/").split("/")[1:])
-        found: Json | str | None = None
+        reply: Json | str | None = None
         match what:
             case "POST", "files":
-                found = self._add_file(request.headers.get("content-type", ""), request.body)
+                reply = self._add_file(request.headers.get("content-type", ""), request.body)
             case "GET", "files", name, *content:
                 file, data = self._file(name)
-                found = data.decode() if content else file
+                reply = data.decode() if content else file
             case _, "batches", *_:
-                found = self._openai_batch(what[0], what[2:], query, request.body)
+                reply = self._openai_batch(what[0], what[2:], query, request.body)
             case _, "messages", "batches", *_:
-                found = self._message_batch(what[0], what[3:], query, request.body, url)
-        if found is None:
+                reply = self._message_batch(what[0], what[3:], query, request.body, url)
+        if reply is None:
             raise Refused(404, f"Invalid URL ({request.method} {path})")
-        return found
+        return reply
 
     def _openai_batch(
         self, method: str, names: tuple[str, ...], query: dict[str, str], body: bytes
@@ -157,8 +157,8 @@ class Batches(Standin):
             case ["POST"]:
                 return self._openai(self._make(body))
             case ["GET"]:
-                found, page = self._page("batch_", "after", query)
-                return {"object": "list", "data": list(map(self._openai, found)), **page}
+                batches, page = self._page("batch_", "after", query)
+                return {"object": "list", "data": list(map(self._openai, batches)), **page}
             case "GET", name:
                 return self._openai(self.look(name))
             case "POST", name, "cancel":
@@ -172,8 +172,8 @@ class Batches(Standin):
             case ["POST"]:
                 return _anthropic(self._make_messages(body), url)
             case ["GET"]:
-                found, page = self._page("msgbatch_", "after_id", query)
-                return {"data": [_anthropic(batch, url) for batch in found], **page}
+                batches, page = self._page("msgbatch_", "after_id", query)
+                return {"data": [_anthropic(batch, url) for batch in batches], **page}
             case "GET", name:
                 return _anthropic(self.look(name), url)
             case "POST", name, "cancel":
@@ -275,10 +275,10 @@ class Batches(Standin):
         names = [name for name in reversed(self.by_id) if name.startswith(kind)]
         start = names.index(query[after]) + 1 if query.get(after) in names else 0
         most = int(query.get("limit", "20"))
-        found = [self.look(name) for name in names[start : start + most]]
-        ids: list[str | None] = [batch.id for batch in found] or [None]
+        batches = [self.look(name) for name in names[start : start + most]]
+        ids: list[str | None] = [batch.id for batch in batches] or [None]
         more = start + most < len(names)
-        return found, {"first_id": ids[0], "last_id": ids[-1], "has_more": more}
+        return batches, {"first_id": ids[0], "last_id": ids[-1], "has_more": more}
 
     def _openai(self, batch: Batch) -> Json:
         """A batch in OpenAI's form; its files are there once it has ended."""

@@ -46,14 +46,14 @@ class Entries:
 
     def has(self, key: object, now: float) -> bool:
         """Whether an entry is there and has not expired."""
-        found = self._of.get(key)
-        return found is not None and now <= found[0]
+        expiry = self._of.get(key)
+        return expiry is not None and now <= expiry[0]
 
     def use(self, key: object, now: float) -> None:
         """Live on from now."""
-        found = self._of.pop(key, None)
-        if found is not None:
-            self._of[key] = (now + found[1], *found[1:])
+        expiry = self._of.pop(key, None)
+        if expiry is not None:
+            self._of[key] = (now + expiry[1], *expiry[1:])
 
     def put(self, key: object, now: float, lives: float, size: int) -> None:
         """Write an entry; others go if there is no room."""
@@ -82,28 +82,28 @@ class MarkedCache(Cache):
     def look_up(self, sent: Sent, now: float) -> Reading:
         """Up to the longest prefix known, looking back from each mark."""
         keys, ends = _prefixes(sent.blocks, self._counter)
-        marks = [at for at, block in enumerate(sent.blocks) if block.lives is not None]
-        found = self._longest(keys, marks, now)
-        if found >= 0:
-            self._entries.use(keys[found], now)
-        for at in marks:
-            if at < found and self._entries.has(keys[at], now):
-                self._entries.use(keys[at], now)
-        read = ends[found] if found >= 0 else 0
-        new = [at for at in marks if ends[at] > read and ends[at] >= self._rules.minimum]
+        marks = [index for index, block in enumerate(sent.blocks) if block.lives is not None]
+        longest = self._longest(keys, marks, now)
+        if longest >= 0:
+            self._entries.use(keys[longest], now)
+        for mark in marks:
+            if mark < longest and self._entries.has(keys[mark], now):
+                self._entries.use(keys[mark], now)
+        read = ends[longest] if longest >= 0 else 0
+        new = [mark for mark in marks if ends[mark] > read and ends[mark] >= self._rules.minimum]
         new = new[-self._rules.breakpoints :]
-        hours = [ends[at] for at in new if sent.blocks[at].lives == HOUR]
+        hours = [ends[mark] for mark in new if sent.blocks[mark].lives == HOUR]
         hour = max(hours, default=read)
-        last = max([ends[at] for at in new], default=read)
+        last = max([ends[mark] for mark in new], default=read)
         total = ends[-1] if ends else 0
 
         def begin(then: float) -> None:
             before = read
-            for at in new:
-                lives = sent.blocks[at].lives
+            for mark in new:
+                lives = sent.blocks[mark].lives
                 assert lives is not None
-                self._entries.put(keys[at], then, lives, ends[at] - before)
-                before = ends[at]
+                self._entries.put(keys[mark], then, lives, ends[mark] - before)
+                before = ends[mark]
 
         return Reading(total - last, read, last - hour, hour - read, begin)
 
@@ -111,8 +111,8 @@ class MarkedCache(Cache):
         """The last block of the longest cached prefix, or -1."""
         back = max(1, self._rules.lookback)
         looked = marks[-self._rules.lookups :]
-        seen = {at for mark in looked for at in range(max(0, mark - back + 1), mark + 1)}
-        return max((at for at in seen if self._entries.has(keys[at], now)), default=-1)
+        seen = {index for mark in looked for index in range(max(0, mark - back + 1), mark + 1)}
+        return max((mark for mark in seen if self._entries.has(keys[mark], now)), default=-1)
 
 
 def _prefixes(blocks: tuple[Block, ...], counter: Counter) -> tuple[list[bytes], list[int]]:
@@ -153,15 +153,15 @@ class AutomaticCache(Cache):
             key = hash((key, tuple(tokens[start:end])))
             start = end
             keys.append(key)
-        for at, each in enumerate(keys):
+        for index, each in enumerate(keys):
             if not self._entries.has(each, now):
                 break
             self._entries.use(each, now)
-            read = rules.minimum + at * step
+            read = rules.minimum + index * step
 
         def begin(then: float) -> None:
-            for at, each in enumerate(keys):
-                self._entries.put(each, then, rules.lifetime, step if at else rules.minimum)
+            for index, each in enumerate(keys):
+                self._entries.put(each, then, rules.lifetime, step if index else rules.minimum)
 
         return Reading(len(tokens) - read, read, 0, 0, begin)
 

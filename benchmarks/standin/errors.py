@@ -70,12 +70,12 @@ def strict(**fields: Any) -> Any:
 
     Fields that may be None may be left out.
     """
-    found = {
+    body = {
         f"{name}_": (of, Field(None if NoneType in get_args(of) else ..., alias=name))
         for name, of in fields.items()
     }
     config = ConfigDict(extra="forbid", strict=True)
-    form: Any = create_model("Form", __config__=config, **found)  # type: ignore[call-overload]
+    form: Any = create_model("Form", __config__=config, **body)  # type: ignore[call-overload]
     return form
 
 

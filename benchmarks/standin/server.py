@@ -111,14 +111,14 @@ class Scripted(Standin):
         key = request.headers.get("x-api-key") or request.headers.get("authorization", "")
         self.asked.append(body)
         self.keys.add(key.removeprefix("Bearer "))
-        found = await _in_thread(self.answer, body)
-        if isinstance(found, Stream):
-            return Response(events=self._sent(found, request))
-        if isinstance(found, Refused):
-            return found.reply(provider_of(request))
-        if isinstance(found, Silence):
-            await self._keep(found, request)
-        return found if isinstance(found, Response) else Response(found)
+        reply = await _in_thread(self.answer, body)
+        if isinstance(reply, Stream):
+            return Response(events=self._sent(reply, request))
+        if isinstance(reply, Refused):
+            return reply.reply(provider_of(request))
+        if isinstance(reply, Silence):
+            await self._keep(reply, request)
+        return reply if isinstance(reply, Response) else Response(reply)
 
     async def _keep(self, silence: Silence, request: Request) -> NoReturn:
         if silence is Silence.UNTIL_CLIENT_LEAVES:

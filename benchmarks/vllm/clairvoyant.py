@@ -38,7 +38,7 @@ def works(queries: Sequence[TracedQuery], seconds: float, block: int) -> Floats:
             tokens = approximate_tokens(prompt)
             ends = range(block, len(tokens) + 1, block)
             keys = [tokens[:end].tobytes() for end in ends]
-            hits = next((at for at, key in enumerate(keys) if key not in known), len(keys))
+            hits = next((index for index, key in enumerate(keys) if key not in known), len(keys))
             known.update(keys)
             work += COST.prefill_slope * (len(tokens) - hits * block)
             work += output * (COST.decode_slope + COST.decode_intercept / TOGETHER)
@@ -50,7 +50,7 @@ def latencies(arrivals: Floats, work: Floats, choose: Choose) -> Floats:
     """How long each relQuery takes from its arrival."""
     left, ended, now = work.copy(), np.zeros(len(work)), 0.0
     while left.any():
-        there = [int(at) for at in np.flatnonzero(left) if arrivals[at] <= now]
+        there = [int(index) for index in np.flatnonzero(left) if arrivals[index] <= now]
         coming = arrivals[(left > 0) & (arrivals > now)]
         following = float(coming.min()) if len(coming) else inf
         if not there:
@@ -80,12 +80,13 @@ def within(arrivals: Floats, longest: float) -> Choose:
             open_, lambda end, at: max(end, float(arrivals[at])) + float(left[at]), initial=now
         )
         spare = [
-            arrivals[at] + longest - end for at, end in zip(open_, list(ends)[1:], strict=True)
+            arrivals[index] + longest - end
+            for index, end in zip(open_, list(ends)[1:], strict=True)
         ]
         least = dict(zip(open_, accumulate([inf, *spare[:-1]], min), strict=True))
-        for at in sorted(there, key=left.__getitem__):
-            if least[at] > _MOMENT:
-                return at, least[at]
+        for index in sorted(there, key=left.__getitem__):
+            if least[index] > _MOMENT:
+                return index, least[index]
         return min(there), inf
 
     return choose

@@ -37,7 +37,9 @@ async def main(url: str, trace: str) -> dict[str, Any]:
                 }
                 for prompt, output in zip(query.prompts, query.outputs, strict=True)
             ]
-            replies = await asyncio.gather(*(client.post("/v1/completions", one) for one in bodies))
+            replies = await asyncio.gather(
+                *(client.post("/v1/completions", body) for body in bodies)
+            )
             return [reply.body for reply in replies]
 
         await send(queries[0], "warm-up")
@@ -48,7 +50,7 @@ async def main(url: str, trace: str) -> dict[str, Any]:
             replies = await send(query, str(at))
             return time.perf_counter() - begin - query.arrival, replies
 
-        done = await asyncio.gather(*(follow(at, query) for at, query in enumerate(queries)))
+        done = await asyncio.gather(*(follow(index, query) for index, query in enumerate(queries)))
         seconds = time.perf_counter() - begin
     replies = [reply for _, each in done for reply in each]
     return {

@@ -105,14 +105,14 @@ class Policies(Part):
                 self.rates[load] = load * count / seconds
                 arriving = faster(queries, self.rates[load])
                 self.gains[load] = gain(arriving, seconds, BLOCK)
-                for side in (OWN, *(one for each in sides for one in (each, OWN))):
+                for side in (OWN, *(neighbour for each in sides for neighbour in (each, OWN))):
                     ran = _run(python, side, arriving, folder)
                     say(f"{load:g}, {side}: mean {ran.mean:.2f} s, p99 {ran.p99:.2f} s")
                     self.ran.setdefault((load, side), []).append(ran)
                 own = self.ran[load, OWN]
                 for side in {*sides}:
-                    at = [at for at, other in enumerate(sides) if other == side]
-                    near = [one for each in at for one in own[each : each + 2]]
+                    places = [index for index, other in enumerate(sides) if other == side]
+                    near = [round_ for each in places for round_ in own[each : each + 2]]
                     self.beside[load, side] = Ran.mean_of(near)
             file, ours = written(at_once, folder / "trace.jsonl"), json.dumps(SIDES[BOUNDED])
             self.planning = run(python, "planning", file, ours)
@@ -183,10 +183,10 @@ def _run(python: Path, side: str, queries: list[TracedQuery], folder: Path) -> R
     with running(python, SIDES[side], folder / "log") as url:
         command = [sys.executable, "-m", "benchmarks.vllm.client", url, file]
         done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return Ran(
-        tuple(found["latencies"]),
-        found["seconds"],
-        tuple(found["answers"]),
-        found["prompt_tokens"],
+        tuple(told["latencies"]),
+        told["seconds"],
+        tuple(told["answers"]),
+        told["prompt_tokens"],
     )

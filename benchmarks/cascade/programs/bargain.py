@@ -62,8 +62,8 @@ def draw(case: dict[str, Any], seed: int, budget: int) -> tuple[int, list[bool]]
     given = {"target": case["target"], "delta": case["failure"], "seed": seed}
     kind, said = case["kind"], np.zeros(len(yes), bool)
     if kind == "accuracy":
-        found = BARGAIN_A(proxy, oracle, verbose=False, **given)
-        said = np.array(found.process(records), bool)
+        chosen = BARGAIN_A(proxy, oracle, verbose=False, **given)
+        said = np.array(chosen.process(records), bool)
     elif kind == "both":
         said[BARGAIN_PR(proxy, oracle, verbose=False, **given).process(records)] = True
     elif kind == "precision":

@@ -48,8 +48,8 @@ def ask(job: Job, question: str, text: Any, form: type[BaseModel] | None = None)
 
 def values(frame: Any, key: str = "id") -> Rows:
     """Those of the column `value` that are not null."""
-    found = frame.select(key, "value").to_pydict()
-    pairs = zip(found[key], found["value"], strict=True)
+    columns = frame.select(key, "value").to_pydict()
+    pairs = zip(columns[key], columns["value"], strict=True)
     return {str(name): value for name, value in pairs if value is not None}
 
 

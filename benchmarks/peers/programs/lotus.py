@@ -63,16 +63,16 @@ def classify(job: Job) -> Rows:
 
 def extract(job: Job) -> Rows:
     """Typed values of each review."""
-    found = table(job).sem_extract(["reviewcontent"], dict(questions.FIELDS))
-    each = found[list(questions.FIELDS)].to_dict("records")
-    return dict(zip(found["id"], each, strict=True))
+    extracted = table(job).sem_extract(["reviewcontent"], dict(questions.FIELDS))
+    each = extracted[list(questions.FIELDS)].to_dict("records")
+    return dict(zip(extracted["id"], each, strict=True))
 
 
 def summarize(job: Job) -> Rows:
     """A summary of the reviews of each film."""
     lotus.settings.configure(parallel_groupby_max_threads=CONCURRENCY)
-    found = table(job).sem_agg(questions.GROUPS, group_by=["movietitle"])
-    return values(found, "_output", "movietitle")
+    summaries = table(job).sem_agg(questions.GROUPS, group_by=["movietitle"])
+    return values(summaries, "_output", "movietitle")
 
 
 ASKING = {

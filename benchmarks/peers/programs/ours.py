@@ -29,8 +29,8 @@ def rows_of(job: Job, statement: str, given: dict[str, Any], *first: str) -> Row
         con.register("movies", f"{job.table}/rows.parquet")
         for before in first:
             con.sql(before)
-        found = con.sql(statement, given)
-        return {str(key): value for key, value in found if value is not None}
+        result = con.sql(statement, given)
+        return {str(key): value for key, value in result if value is not None}
 
 
 def map_reviews(job: Job) -> Rows:

@@ -69,5 +69,5 @@ COLUMNS = ("arrivals", *(f"{load:g} x" for load in LOADS))
 
 def rows(found: Sequence[Spaced]) -> Iterator[tuple[str, ...]]:
     """A line of a table for each pattern, under COLUMNS."""
-    for at in found:
-        yield at.name, *(f"{gain:.2f}" for gain in at.gains.values())
+    for spaced in found:
+        yield spaced.name, *(f"{gain:.2f}" for gain in spaced.gains.values())

@@ -175,7 +175,7 @@ def measure(
     say: Say,
 ) -> Traffic:
     """Serve each load of the plan, under its policies and for its number of rounds."""
-    found = {}
+    by_load = {}
     for load, (modes, rounds) in sorted(plan.items()):
         say(f"{workload.name}, {arrivals.pattern}, at {load:g} x")
         served = []
@@ -183,10 +183,10 @@ def measure(
             come = arrivals.draw(workload, load, saturation, seed + number)
             sides = {mode: partial(_serve, workload, come, mode, open_engine) for mode in modes}
             served.append(alternate(sides))
-        found[load] = {mode: Rounds(tuple(each[mode] for each in served)) for mode in modes}
-        for mode, runs in found[load].items():
+        by_load[load] = {mode: Rounds(tuple(each[mode] for each in served)) for mode in modes}
+        for mode, runs in by_load[load].items():
             say(f"{mode}: {runs.mean:.2f} s on average, {runs.cached:.0%} cached")
-    return Traffic(workload, arrivals.pattern, saturation, found)
+    return Traffic(workload, arrivals.pattern, saturation, by_load)
 
 
 def _serve(

@@ -124,10 +124,10 @@ def most_urgent(world: World) -> Needed:
 def join_on_plain(world: World) -> Needed:
     """Whether the names match, of each pair of the same country."""
     pairs = [
-        (one["supplier"], other["customer"])
-        for one in world.suppliers
+        (supplier["supplier"], other["customer"])
+        for supplier in world.suppliers
         for other in world.customers
-        if one["land"] == other["land"]
+        if supplier["land"] == other["land"]
     ]
     rows = [pair for pair in pairs if is_yes(SAME, supplier=pair[0], customer=pair[1])]
     return Needed(list(rows), len(set(pairs)), len(pairs))
@@ -136,10 +136,10 @@ def join_on_plain(world: World) -> Needed:
 def join_as_classification(world: World) -> Needed:
     """Which customers match, of each supplier."""
     rows = [
-        (one["supplier"], other["customer"])
-        for one in world.suppliers
+        (supplier["supplier"], other["customer"])
+        for supplier in world.suppliers
         for other in world.customers
-        if is_yes(SAME, supplier=one["supplier"], customer=other["customer"])
+        if is_yes(SAME, supplier=supplier["supplier"], customer=other["customer"])
     ]
     pairs = len(world.suppliers) * len(world.customers)
     return Needed(list(rows), len(world.suppliers), pairs)

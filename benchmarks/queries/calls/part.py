@@ -76,9 +76,9 @@ class Calls(Part):
         self.sizes = choose(settings.quick)
         world = build(self.sizes.rows_asked, settings.seed)
         for case in (*CASES, CLASSIFIED):
-            self.found.append(at := count(case, world))
-            yield from figures(at)
-        right = sum(at.right for at in self.found)
+            self.found.append(counted := count(case, world))
+            yield from figures(counted)
+        right = sum(counted.right for counted in self.found)
         note = f"{right} of {len(self.found)} queries have the rows of the naive plan"
         yield Figure("calls_same_rows", right / len(self.found), 1.0, note=note, any_size=True)
 
@@ -88,12 +88,15 @@ class Calls(Part):
         yield WORDS.block("calls", tickets=self.sizes.rows_asked, shares=shares)
         yield from table(
             ("query", "calls", "oracle", "one per row", "over the oracle"),
-            [cells(at) for at in self.found],
+            [cells(counted) for counted in self.found],
         )
         yield WORDS.block("calls_queries")
         yield from table(
             ("query", "SQL", "its result depends on"),
-            [(f"`{at.case.name}`", f"`{at.case.sql}`", at.case.depends) for at in self.found],
+            [
+                (f"`{counted.case.name}`", f"`{counted.case.sql}`", counted.case.depends)
+                for counted in self.found
+            ],
         )
 
 

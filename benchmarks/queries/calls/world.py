@@ -94,7 +94,9 @@ class StandIn(Backend):
             elif pairs:
                 self.asked.append(Asked(pairs[0].prompt, {"pairs": len(pairs)}))
                 numbers = [
-                    at for at, one in enumerate(pairs, 1) if is_yes(one.prompt, **one.fields)
+                    number
+                    for number, pair in enumerate(pairs, 1)
+                    if is_yes(pair.prompt, **pair.fields)
                 ]
                 yield index, Answer(json.dumps({"answer": numbers}), Finish.STOP)
             else:

@@ -55,9 +55,9 @@ class Paper(Part):
         set_threads(settings.threads)
         self.sizes = choose(settings.quick)
         for name in dict.fromkeys(query.table for query in QUERIES):
-            for at in self._over(name, settings):
-                self.found.append(at)
-                say(_said(at))
+            for measured in self._over(name, settings):
+                self.found.append(measured)
+                say(_said(measured))
         yield from figures(self.found, self.absent)
 
     def _over(self, name: str, settings: Settings) -> Iterator[Measured]:
@@ -95,13 +95,13 @@ class Paper(Part):
             enough=ENOUGH_SECONDS,
         )
         shown = sorted(self.found, key=lambda at: (at.query.type, at.query.ours))
-        yield from table(COLUMNS, [cells(at) for at in shown])
+        yield from table(COLUMNS, [cells(measured) for measured in shown])
         if PICTURE in drawn:
             yield f"![Seconds of each query on the three sides]({PICTURE})\n"
         yield WORDS.block(
             "paper_tokens", prompt=1e6 * self.costs.prompt, decoded=1e6 * self.costs.decoded
         )
-        yield from table(TOKEN_COLUMNS, [row for at in shown for row in token_rows(at)])
+        yield from table(TOKEN_COLUMNS, [row for measured in shown for row in token_rows(measured)])
         yield WORDS.block("paper_missing")
 
     def pictures(self) -> Mapping[str, Plot]:
@@ -111,7 +111,7 @@ class Paper(Part):
 
 def figures(found: Sequence[Measured], absent: Sequence[str]) -> Iterator[Figure]:
     """Those of each query, the best, and whether all sides agree."""
-    by_name = {at.query.name: at for at in found}
+    by_name = {measured.query.name: measured for measured in found}
     for query in QUERIES:
         yield query_figure(query, by_name.get(query.name))
     best = max(found, key=lambda at: at.gain, default=None)
@@ -121,7 +121,7 @@ def figures(found: Sequence[Measured], absent: Sequence[str]) -> Iterator[Figure
         yield Figure("same_rows", None, 1.0, note=missing)
         return
     yield Figure("best_over_table_order", best.gain, BEST_GOAL, note=best.query.name)
-    same = sum(at.same_rows for at in found)
+    same = sum(measured.same_rows for measured in found)
     note = f"{same} of {len(found)} queries have the same rows on all sides"
     yield Figure("same_rows", same / len(found), 1.0, note=note, any_size=True)
 

@@ -74,15 +74,15 @@ class Measured:
     def allowed(self) -> float:
         """The gain if only tokens took time: those that are computed, and those of answers."""
         table, ours = (
-            self.costs.seconds(at.computed, at.decoded)
-            for at in (self.ran[TABLE_ORDER], self.ran[OURS])
+            self.costs.seconds(ran.computed, ran.decoded)
+            for ran in (self.ran[TABLE_ORDER], self.ran[OURS])
         )
         return table / ours
 
     @property
     def same_rows(self) -> bool:
         """Whether all sides have the same result."""
-        first, *rest = (at.rows for at in self.ran.values())
+        first, *rest = (ran.rows for ran in self.ran.values())
         return all(rows == first for rows in rest)
 
     @property

@@ -20,7 +20,7 @@ class Solution:
             name: np.where(missing[name], "", df[name].astype(object).map(str))
             for name in df.columns
         }
-        texts = {f"{at}": values.tolist() for at, values in enumerate(columns.values())}
-        found = rq.reorder(texts, weight="tokens")
+        texts = {f"{index}": values.tolist() for index, values in enumerate(columns.values())}
+        schedule = rq.reorder(texts, weight="tokens")
         cells = np.stack([*columns.values()], axis=1)
-        return pd.DataFrame(cells[found.rows[:, None], found.fields])
+        return pd.DataFrame(cells[schedule.rows[:, None], schedule.fields])

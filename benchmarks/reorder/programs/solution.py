@@ -50,15 +50,15 @@ def joined(frame: pd.DataFrame) -> list[str]:
 def main(path: Path) -> None:
     """Run the program on all tables."""
     job = json.loads(path.read_text(encoding="utf-8"))
-    solution, found = load(Path(job["program"])), []
+    solution, results = load(Path(job["program"])), []
     for table in job["tables"]:
         frame = pd.read_csv(table["file"], low_memory=False)
         given = joined(frame)
         began = time.perf_counter()
         result = solution().solve(frame, col_merge=table["merged"], **SETTINGS)
         seconds = time.perf_counter() - began
-        found.append({"seconds": seconds, "given": given, "rows": joined(result)})
-    Path(job["results"]).write_text(json.dumps(found), encoding="utf-8")
+        results.append({"seconds": seconds, "given": given, "rows": joined(result)})
+    Path(job["results"]).write_text(json.dumps(results), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ class Changed:
     def share(self, side: str) -> float:
         """Of the answers, how many differ from PLAIN's. Prompts that are too long have none."""
         pairs = zip(self.answers[side], self.answers[PLAIN], strict=True)
-        differ = [one != two for one, two in pairs if one is not None and two is not None]
+        differ = [first != two for first, two in pairs if first is not None and two is not None]
         return sum(differ) / len(differ)
 
     @property

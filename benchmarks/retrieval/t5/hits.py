@@ -109,4 +109,4 @@ def _tokens(backend: Recording, prompt: Prompt) -> list[int]:
 def _shared(one: Sequence[int], other: Sequence[int]) -> int:
     """Length of the longest common beginning."""
     pairs = zip(one, other, strict=False)
-    return next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+    return next((index for index, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))

@@ -151,8 +151,8 @@ def figures(at: T5Run) -> Iterator[Figure]:
 
 def hit_figures(hits: Mapping[str, Hits]) -> Iterator[Figure]:
     """Whether the engine reaches what there is to hit, and the solver what `bench reorder` does."""
-    reached = min(at.reached for at in hits.values())
-    note = "; ".join(f"{name}: {at.measured:.1%} of {at.most:.1%}" for name, at in hits.items())
+    reached = min(hit.reached for hit in hits.values())
+    note = "; ".join(f"{name}: {hit.measured:.1%} of {hit.most:.1%}" for name, hit in hits.items())
     yield Figure("t5_hits_reached", reached, REACHED_GOAL, note=note, any_size=True)
     given = hits[GIVEN]
     assert given.counted is not None

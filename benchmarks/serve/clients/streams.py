@@ -38,9 +38,9 @@ class Stream(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Count events. A chunk of the server is one event, or several whole ones."""
         self.status = self.status or data[9:12]
-        found = data.count(_TOKEN)
-        if found:
-            self.tokens += found
+        tokens = data.count(_TOKEN)
+        if tokens:
+            self.tokens += tokens
             self.arrived.append(time.perf_counter())
         if b"[DONE]" in data:
             self.is_whole = True
@@ -56,8 +56,8 @@ async def main(port: str, model: str, streams: str, tokens: str) -> dict[str, An
     """How many streams were whole, their tokens, and the gaps between them in seconds."""
     loop, opened = asyncio.get_running_loop(), []
     begin = time.perf_counter()
-    for at in range(int(streams)):
-        request = _request(model, at, int(tokens))
+    for index in range(int(streams)):
+        request = _request(model, index, int(tokens))
         _, stream = await loop.create_connection(partial(Stream, request), "127.0.0.1", int(port))
         opened.append(stream)
     opening = time.perf_counter() - begin

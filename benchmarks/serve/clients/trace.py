@@ -34,7 +34,7 @@ async def main(url: str, model: str, trace: str, mode: str, arrivals: str) -> di
             await sender.send(query, str(at))
             return time.perf_counter() - begin - query.arrival
 
-        jobs = (follow(at, query) for at, query in enumerate(queries))
+        jobs = (follow(index, query) for index, query in enumerate(queries))
         latencies = await asyncio.gather(*jobs)
         seconds = time.perf_counter() - begin
     Path(arrivals).write_text(json.dumps(sender.arrivals), encoding="utf-8")

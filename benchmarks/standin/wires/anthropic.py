@@ -74,9 +74,9 @@ def _lives(part: Json) -> float | None:
 def _check(blocks: list[Block], most: int) -> None:
     """Raises Refused for more marks than the model takes, or in another order of lifetimes."""
     lives = [block.lives for block in blocks if block.lives is not None]
-    found = f"A maximum of {most} blocks with cache_control may be provided. Found {len(lives)}."
+    message = f"A maximum of {most} blocks with cache_control may be provided. Found {len(lives)}."
     if len(lives) > most:
-        raise Refused(400, found)
+        raise Refused(400, message)
     if sorted(lives, reverse=True) != lives:
         raise Refused(
             400, "a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block"
@@ -128,16 +128,16 @@ def events(asked: Asked, given: Given) -> Iterator[tuple[str | None, Json | str]
     """(name, data) of the events of a stream."""
     whole = reply(asked, given)
     begun = {"content": [], "stop_reason": None, "usage": whole["usage"] | {"output_tokens": 1}}
-    found: list[Json] = [{"type": "message_start", "message": whole | begun}]
+    events_sent: list[Json] = [{"type": "message_start", "message": whole | begun}]
     if not given.refused:
         block = {"type": "text", "text": ""}
-        found.append({"type": "content_block_start", "index": 0, "content_block": block})
+        events_sent.append({"type": "content_block_start", "index": 0, "content_block": block})
         for piece in pieces(given.text):
             delta = {"type": "text_delta", "text": piece}
-            found.append({"type": "content_block_delta", "index": 0, "delta": delta})
-        found.append({"type": "content_block_stop", "index": 0})
+            events_sent.append({"type": "content_block_delta", "index": 0, "delta": delta})
+        events_sent.append({"type": "content_block_stop", "index": 0})
     ended = {"stop_reason": whole["stop_reason"], "stop_sequence": None}
-    found.append({"type": "message_delta", "delta": ended, "usage": whole["usage"]})
-    found.append({"type": "message_stop"})
-    for each in found:
+    events_sent.append({"type": "message_delta", "delta": ended, "usage": whole["usage"]})
+    events_sent.append({"type": "message_stop"})
+    for each in events_sent:
         yield each["type"], each

@@ -185,8 +185,8 @@ def events(asked: Asked, given: Given) -> Iterator[tuple[str | None, Json | str]
     of = given.reading
     usage = counted(of.total, given.answered, of.read, of.written)
     word = "refusal" if given.refused else "content"
-    found = chunks(pieces(given.text), "length" if given.cut else "stop", usage, word)
-    for each in found if asked.counts else found[:-1]:
+    parts = chunks(pieces(given.text), "length" if given.cut else "stop", usage, word)
+    for each in parts if asked.counts else parts[:-1]:
         yield None, each | _head(asked, given)
     yield None, "[DONE]"
 

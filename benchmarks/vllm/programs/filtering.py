@@ -35,7 +35,7 @@ def main(network: str, table: str, rows: int, rounds: int) -> dict[str, Any]:
     }
     backend = InProcessBackend(network, dtype="float32", block_size=32, max_model_len=4_096)
     movies = pq.read_table(table).slice(0, rows)
-    found: dict[str, Any] = {}
+    answers: dict[str, Any] = {}
     for number in range(rounds + 1):
         for order in ORDERS if number % 2 else ORDERS[::-1]:
             backend._llm.reset_prefix_cache()
@@ -45,7 +45,7 @@ def main(network: str, table: str, rows: int, rounds: int) -> dict[str, Any]:
                 result = connection.sql(FILTER)
                 report = result.report
             if number:
-                each = found.setdefault(order, {"seconds": []})
+                each = answers.setdefault(order, {"seconds": []})
                 each["seconds"].append(report.seconds)
                 each |= {
                     "calls": report.calls,
@@ -54,9 +54,9 @@ def main(network: str, table: str, rows: int, rounds: int) -> dict[str, Any]:
                     "errors": report.errors,
                 }
     backend.close()
-    for each in found.values():
+    for each in answers.values():
         each["seconds"] = median(each["seconds"])
-    return found
+    return answers
 
 
 if __name__ == "__main__":

@@ -36,13 +36,13 @@ def main(trace: str, policy: dict[str, Any]) -> dict[str, float]:
         additional_config={"relquery": policy},
     )
     engine = llm.llm_engine
-    for at, query in enumerate(load(Path(trace))):
-        said = {"relquery": str(at), "relquery_rows": len(query.rows)}
+    for index, query in enumerate(load(Path(trace))):
+        said = {"relquery": str(index), "relquery_rows": len(query.rows)}
         for row, (prompt, output) in enumerate(zip(query.prompts, query.outputs, strict=True)):
             params = SamplingParams(
                 temperature=0, max_tokens=output, ignore_eos=True, extra_args=said
             )
-            engine.add_request(f"{at}-{row}", prompt, params)
+            engine.add_request(f"{index}-{row}", prompt, params)
     scheduler = engine.engine_core.engine_core.scheduler
     seconds: list[float] = []
     while engine.has_unfinished_requests():

@@ -53,8 +53,8 @@ def main(network: str, count: int, length: int, rounds: int) -> dict[str, Any]:
                 return time.perf_counter() - begin, outputs[0]
 
     passages = [text(length) for _ in range(count)]
-    for at, (prompt, said) in enumerate(Composite.of(passages, [1], block=BLOCK, pad=5).alone()):
-        ask(f"span {at}", prompt, said)
+    for index, (prompt, said) in enumerate(Composite.of(passages, [1], block=BLOCK, pad=5).alone()):
+        ask(f"span {index}", prompt, said)
     seconds: dict[str, list[float]] = {"spans": [], "plain": []}
     cached: dict[str, int] = {}
     apart = 0.0
@@ -85,7 +85,9 @@ def _apart(network: str, composite: Composite, logprobs: Any) -> float:
         network, dtype=torch.float32, attn_implementation="eager"
     )
     expected = log_probabilities(model, composite)[0]
-    return max(abs(float(expected[at]) - float(one.logprob)) for at, one in logprobs.items())
+    return max(
+        abs(float(expected[index]) - float(logprob.logprob)) for index, logprob in logprobs.items()
+    )
 
 
 if __name__ == "__main__":

@@ -95,10 +95,10 @@ def check_claim(
         waiting = [side for side in sides if not side.passed]
         drawn = sum(side.coins[look] for side in waiting)
         yield from labels.ask(np.flatnonzero(drawn))
-        found = [int(side.coins[look][side.errors(labels)].sum()) for side in waiting]
-        for side, errors in zip(waiting, found, strict=True):
+        errors_of = [int(side.coins[look][side.errors(labels)].sum()) for side in waiting]
+        for side, errors in zip(waiting, errors_of, strict=True):
             side.passed = errors <= hits
-        if all(side.passed for side in sides) or max(found) > _LOOKS[-1][0]:
+        if all(side.passed for side in sides) or max(errors_of) > _LOOKS[-1][0]:
             break
     wrong = labels.failed | (labels.asked & (labels.yes != claimed))
     return Verdict(all(side.passed for side in sides), labels, int(wrong.sum()))

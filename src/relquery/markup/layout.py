@@ -169,17 +169,17 @@ class _Laying:
         start = inside.stop
         for module in modules:
             mine = (*path, module.name)
-            found = self.parts(module.parts, start, mine)
+            laid_out = self.parts(module.parts, start, mine)
             laid = Laid(
                 mine,
                 module,
-                PositionRange(start, found.stop),
-                tuple(found.own),
-                found.parameters,
-                found.modules,
+                PositionRange(start, laid_out.stop),
+                tuple(laid_out.own),
+                laid_out.parameters,
+                laid_out.modules,
             )
             inside.modules[module.name] = laid
-            inside.stop = max(inside.stop, found.stop)
+            inside.stop = max(inside.stop, laid_out.stop)
             if module.name == scaffold:
                 inside.own += [replace(own, is_blank=True) for own in laid.own]
 

@@ -96,9 +96,9 @@ class LentTables:
 
     def lend(self, data: Any, table: pa.Table | None) -> Lent:
         """The table of some data, the same for two frames over the same rows."""
-        for one in list(self.living):
-            if one.is_of(data, table):
-                return one
+        for known in list(self.living):
+            if known.is_of(data, table):
+                return known
         lent = Lent(data, table)
         self.living.add(lent)
         return lent

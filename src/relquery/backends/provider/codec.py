@@ -104,10 +104,10 @@ class RequestCodec:
 
         A refusal that fits what is known of a model of this name shows that it is that model.
         """
-        named, found = self.server.named, refused(error, self.sampling)
-        if named is not None and found and found <= named.without:
-            found |= dispensable(named.without, self.sampling)
-        return dropped | self.dropped | found
+        named, newly = self.server.named, refused(error, self.sampling)
+        if named is not None and newly and newly <= named.without:
+            newly |= dispensable(named.without, self.sampling)
+        return dropped | self.dropped | newly
 
     def read(self, reply: Reply, calls: int, dropped: Dropped) -> Reading:
         """The answer in a reply."""

@@ -52,9 +52,9 @@ def described(prompt: Prompt) -> Prompt:
     head = 0
     while head < len(said) and said[head].role is Role.SYSTEM:
         head += 1
-    found = said[:head]
+    shown = said[:head]
     if functions:
-        found.append(Span(f"\n\n{about}" if head else about, Role.SYSTEM))
+        shown.append(Span(f"\n\n{about}" if head else about, Role.SYSTEM))
     for before, span in pairwise([None, *said[head:]]):
         assert span is not None
         goes_on = before is not None and not span.begins and before.role is span.role
@@ -63,17 +63,17 @@ def described(prompt: Prompt) -> Prompt:
                 content = json.dumps({"name": name, "arguments": json.loads(arguments)},
                                      ensure_ascii=False)  # fmt: skip
                 text = f"<tool_call>\n{content}\n</tool_call>"
-                found.append(Span(f"\n{text}" if goes_on else text, Role.ASSISTANT))
+                shown.append(Span(f"\n{text}" if goes_on else text, Role.ASSISTANT))
             case ToolResult(text=text):
                 follows = before is not None and before.role in (Role.TOOL, Role.USER)
                 told = ("\n" if follows else "") + _RESULT.format(text)
-                found.append(Span(told, Role.USER, keep=span.keep, keep_for=span.keep_for))
+                shown.append(Span(told, Role.USER, keep=span.keep, keep_for=span.keep_for))
             case str(text) if before is not None and before.role is Role.TOOL:
                 lead = "\n" if span.role is Role.USER else ""
-                found.append(Span(lead + text, span.role, keep=span.keep, keep_for=span.keep_for))
+                shown.append(Span(lead + text, span.role, keep=span.keep, keep_for=span.keep_for))
             case _:
-                found.append(span)
-    return tuple(found)
+                shown.append(span)
+    return tuple(shown)
 
 
 def call_form(fill: Fill, special: Iterable[str]) -> CallForm | None:

@@ -210,10 +210,10 @@ def _add_to_branches(query: SetOperation, condition: Expression, lookup: Lookup)
 
 
 def _add_to_select(select: Select, condition: Expression, lookup: Lookup) -> bool:
-    found = None if select.sample is not None else lookup.normal(select)
-    if found is None or lookup.functions.is_volatile(select):
+    rewritten = None if select.sample is not None else lookup.normal(select)
+    if rewritten is None or lookup.functions.is_volatile(select):
         return False
-    normal, sources = found
+    normal, sources = rewritten
     items = [unnamed(item) for item in normal.items]
     used = [items[index] for index in dict.fromkeys(_read_by(condition))]
 
