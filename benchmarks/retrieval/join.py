@@ -150,7 +150,7 @@ def statement(threshold: float | None) -> str:
 def join(tables: Companies, threshold: float | None = None) -> Joined:
     """Run the statement, and count its calls."""
     backend = Knowing(tables.same)
-    with closing(connect(backend, ledger=None)) as connection:
+    with closing(connect(backend, form="json", ledger=None)) as connection:
         connection.register("a", pa.table({"name": tables.left}))
         connection.register("b", pa.table({"name": tables.right}))
         rows = connection.sql(statement(threshold)).fetchall()

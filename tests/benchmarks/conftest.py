@@ -19,6 +19,11 @@ class Quick(Protocol):
     ) -> tuple[dict[str, Figure], str]: ...
 
 
+@pytest.fixture(autouse=True)
+def form_of_users(users_form: None) -> None:
+    """Benchmarks run as users run them, with the form of prompts that they get."""
+
+
 @pytest.fixture
 def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Quick:
     """Runs a benchmark, or parts of it; gives its figures and its page, in `tmp_path`."""
