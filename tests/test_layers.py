@@ -118,8 +118,8 @@ ROOMS: dict[str, list[str]] = {
         "explain",
     ],
     "reordering": [
-        "encode", "items", "dependencies", "solvers.problem", "solvers.ggr", "solvers",
-        "cost", "prompts", "schedule",
+        "encode", "items", "dependencies", "solvers.problem", "solvers", "cost", "prompts",
+        "schedule",
     ],
     "ir": [
         "nodes", "paths", "rules", "optimize", "lower", "text", "wire_fields", "wire",
@@ -154,7 +154,7 @@ ROOMS: dict[str, list[str]] = {
     ],
     "cascade": ["bounds", "proxies", "sampling", "thresholds"],
     "evaluation": ["threshold", "columns", "comparison", "evaluation"],
-    "pii": ["kinds", "lists", "patterns", "persons", "placeholders"],
+    "pii": ["lists", "patterns", "persons", "placeholders"],
     "cli": [
         "exits", "terminal", "interrupt", "orders", "tables", "command", "app", "sql.options",
         "sql.output", "shell", "sql",

@@ -13,8 +13,7 @@ from benchmarks.markdown import table
 from benchmarks.parts import Part, in_parts
 from benchmarks.redact.sentences import LANGUAGES, Sentence, by_hand, drawn
 from benchmarks.templates import template
-from relquery.pii.kinds import KINDS
-from relquery.pii.patterns import Finding
+from relquery.pii.patterns import KINDS, Finding
 from relquery.pii.placeholders import find
 
 SENTENCES = 500

@@ -16,7 +16,7 @@ from relquery import span
 from relquery.connection import Connection, connect
 from relquery.ir.nodes import Generate
 from relquery.ir.optimize import Goal
-from relquery.spans.result import SpanResult
+from relquery.spans.work import SpanResult
 from training.lessons.needles import AFTER, BEFORE, names_in, needle_texts
 
 NEEDLES = 8

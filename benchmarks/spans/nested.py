@@ -20,7 +20,7 @@ from relquery import span
 from relquery.config import EngineConfig
 from relquery.connection import Connection
 from relquery.ir.nodes import Generate
-from relquery.spans.result import SpanResult
+from relquery.spans.work import SpanResult
 
 if TYPE_CHECKING:
     from relquery.model.served import ServedModel

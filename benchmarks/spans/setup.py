@@ -17,7 +17,7 @@ from relquery.backends.local.embedded import EmbeddedBackend
 from relquery.config import EngineConfig
 from relquery.connection import Connection, connect
 from relquery.ir.nodes import Node
-from relquery.spans.result import SpanResult
+from relquery.spans.work import SpanResult
 from training.lessons.needles import HAY
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from relquery.reordering.dependencies import Dependency
     from relquery.reordering.prompts.answers import Answers
     from relquery.reordering.prompts.batch import Batch
-    from relquery.reordering.prompts.template import Template
+    from relquery.reordering.prompts.prompts import Template
     from relquery.reordering.reorder import reorder
     from relquery.reordering.schedule import Schedule
     from relquery.report import Report
@@ -60,7 +60,7 @@ _HOMES = {
     "RowError": "relquery.sql.result:RowError",
     "Report": "relquery.report:Report",
     "Schedule": "relquery.reordering.schedule:Schedule",
-    "Template": "relquery.reordering.prompts.template:Template",
+    "Template": "relquery.reordering.prompts.prompts:Template",
     "Batch": "relquery.reordering.prompts.batch:Batch",
     "Answers": "relquery.reordering.prompts.answers:Answers",
     "Dependency": "relquery.reordering.dependencies:Dependency",

@@ -21,7 +21,7 @@ from relquery.backends.load import (
 from relquery.config import DEFAULT_FORM, Nulls, Order, PromptForm, QueryConfig
 from relquery.errors import ConfigError, MarkupError, QueryError
 from relquery.ledger import Ledger
-from relquery.pii.kinds import kinds_of
+from relquery.pii.patterns import kinds_of
 from relquery.progress.watch import Progress, Watch, check_progress, watching
 from relquery.retrieval.corpus import IndexShelf
 from relquery.retrieval.embedder import Embedder
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from relquery.markup.schemas import PromptResult, Schemas
     from relquery.spans.corpus import Corpora
     from relquery.spans.explain import SpanExplanation
-    from relquery.spans.result import SpanResult
+    from relquery.spans.work import SpanResult
     from relquery.sql.explain.explanation import SqlExplanation
     from relquery.sql.preview import Preview
 

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from benchmarks.redact.benchmark import Counts, counted
 from benchmarks.redact.sentences import OTHER_GIVEN, OTHER_SURNAMES, by_hand, drawn
 from relquery.errors import ConfigError
-from relquery.pii.kinds import BY_FORM, KINDS, kinds_of
 from relquery.pii.lists import GIVEN, NO_NAMES, OF_OTHERS, SURNAMES
-from relquery.pii.patterns import PATTERNS, iban_length, luhn
+from relquery.pii.patterns import BY_FORM, KINDS, PATTERNS, iban_length, kinds_of, luhn
 from relquery.pii.placeholders import Placeholders, find, kind_of_field, put_back
 
 FOUND = [

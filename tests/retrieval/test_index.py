@@ -10,8 +10,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 
 from relquery.arrays import Float32s
 from relquery.retrieval.embedder import Trigrams
-from relquery.retrieval.index import Tfidf, best
-from relquery.retrieval.pairs import cosines, groups, nearest
+from relquery.retrieval.index import Tfidf, best, cosines, groups, nearest
 from relquery.retrieval.vectors import KnownVectors
 
 WORDS = [

@@ -18,8 +18,8 @@ from relquery.span import Child
 from relquery.spans.bags import order_bags
 from relquery.spans.explain import explain
 from relquery.spans.orders import Orders
-from relquery.spans.result import SpanResult
 from relquery.spans.run import run, run_bulk
+from relquery.spans.work import SpanResult
 from tests.ir.meaning import meaning
 from tests.ir.strategies import local_queries
 from tests.spans.fakes import Fake

@@ -14,9 +14,8 @@ from relquery.ir.lower import lower
 from relquery.ir.nodes import Node
 from relquery.prompt import Answer, Exchange, Finish, Prompt, Reuse, Role, Sampling, Span
 from relquery.spans.execute import as_plain
-from relquery.spans.result import SpanResult
 from relquery.spans.run import run
-from relquery.spans.work import MAX_DEPTH
+from relquery.spans.work import MAX_DEPTH, SpanResult
 from tests.spans.fakes import Fake
 
 JUDGE = span.generate("judge ", span.plus(span.generate("a"), span.generate("b")), max_tokens=9)

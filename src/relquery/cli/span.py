@@ -23,8 +23,8 @@ from relquery.ir.text import parse_tree
 from relquery.ir.wire import WireQuery, from_wire
 from relquery.spans.corpus import passages
 from relquery.spans.explain import explain
-from relquery.spans.result import SpanResult
 from relquery.spans.run import run
+from relquery.spans.work import SpanResult
 
 _TEXT_FORMS = (".txt", ".span")
 _JSON = ("{", "[", '"', "null", "true", "false")  # how JSON, and no tree as text, begins

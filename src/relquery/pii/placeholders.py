@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from relquery.pii.kinds import KINDS, OF_MODELS
-from relquery.pii.patterns import Finding, find_by_form
+from relquery.pii.patterns import KINDS, OF_MODELS, Finding, find_by_form
 from relquery.pii.persons import find_addresses, find_names
 
 _NUMBERED = rf"\[?\b({'|'.join(OF_MODELS)})_(\d+)\b\]?"

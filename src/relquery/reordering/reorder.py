@@ -28,10 +28,19 @@ from relquery.reordering.encode import Columns, encode
 from relquery.reordering.items import Items, itemize
 from relquery.reordering.prompts.prompts import TableSource
 from relquery.reordering.schedule import Schedule, ScheduleReport
-from relquery.reordering.solvers.ggr import NO_LIMIT, PAPER_LIMITS, GroupLimits, as_in_paper
 from relquery.reordering.solvers.ophr import ophr
 from relquery.reordering.solvers.polish import polish
-from relquery.reordering.solvers.problem import Problem, fixed, original, pose, side_by_side
+from relquery.reordering.solvers.problem import (
+    NO_LIMIT,
+    PAPER_LIMITS,
+    GroupLimits,
+    Problem,
+    as_in_paper,
+    fixed,
+    original,
+    pose,
+    side_by_side,
+)
 from relquery.reordering.solvers.tree import tree
 
 Given = str | Sequence[str | Sequence[str] | Dependency]

@@ -17,8 +17,7 @@ from relquery.reordering.dependencies import Dependency
 from relquery.reordering.prompts.answers import Answers, read_answers
 from relquery.reordering.prompts.batch import Batch, batch_path, chosen, result_paths, write_batch
 from relquery.reordering.prompts.forms import FormName, find_form, settings_of
-from relquery.reordering.prompts.prompts import Prompts, TableSource, price_of, prompts
-from relquery.reordering.prompts.template import Template
+from relquery.reordering.prompts.prompts import Prompts, TableSource, Template, price_of, prompts
 from relquery.reordering.prompts.waves import in_waves
 
 _SHOWN = 5  # row numbers in a summary

@@ -37,7 +37,7 @@ from relquery.serve.streaming import (
     failed_event,
     failed_line,
 )
-from relquery.spans.result import SpanResult
+from relquery.spans.work import SpanResult
 
 router = APIRouter(tags=["relquery"])
 

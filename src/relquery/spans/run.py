@@ -20,8 +20,7 @@ from relquery.spans.bags import beginnings, order_bags
 from relquery.spans.corpus import Corpora, lookup
 from relquery.spans.execute import Progress, execute
 from relquery.spans.orders import Orders, shared_in_order
-from relquery.spans.result import SpanReport, SpanResult
-from relquery.spans.work import QueryWork
+from relquery.spans.work import QueryWork, SpanReport, SpanResult
 
 
 def prepare(node: Node, backend: Backend) -> int:

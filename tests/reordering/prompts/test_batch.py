@@ -21,8 +21,7 @@ from relquery.prices.table import PRICES
 from relquery.reordering.prompts import forms
 from relquery.reordering.prompts.batch import Batch, BatchFiles
 from relquery.reordering.prompts.forms import CHAT_COMPLETIONS, MESSAGES, OWN, FormName
-from relquery.reordering.prompts.prompts import RowPrompt, TableSource
-from relquery.reordering.prompts.template import Template
+from relquery.reordering.prompts.prompts import RowPrompt, TableSource, Template
 from relquery.reordering.reorder import reorder
 from relquery.reordering.schedule import Schedule
 from tests.cases import values

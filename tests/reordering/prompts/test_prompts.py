@@ -16,8 +16,7 @@ from relquery.prices.table import PRICES
 from relquery.reordering.cost.billing import bill
 from relquery.reordering.cost.measure import measure_hits
 from relquery.reordering.cost.tokens import tokenize
-from relquery.reordering.prompts.prompts import Prompts
-from relquery.reordering.prompts.template import Template
+from relquery.reordering.prompts.prompts import Prompts, Template
 from relquery.reordering.reorder import reorder
 from relquery.reordering.schedule import Schedule
 from tests.reordering import reference

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from relquery.errors import ConfigError
-from relquery.reordering.prompts.template import Template
+from relquery.reordering.prompts.prompts import Template
 from tests.cases import values
 
 PLACES: list[tuple[str, str, str]] = values(__file__, "places.txt")

@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relquery.errors import ConfigError
-from relquery.reordering.prompts.prompts import Prompts
-from relquery.reordering.prompts.template import Template
+from relquery.reordering.prompts.prompts import Prompts, Template
 from relquery.reordering.prompts.waves import Sharing, arrange, served
 from relquery.reordering.reorder import reorder
 from relquery.reordering.schedule import Schedule

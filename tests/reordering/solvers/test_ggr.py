@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from relquery.reordering.encode import encode
 from relquery.reordering.reorder import reorder
-from relquery.reordering.solvers.ggr import PAPER_LIMITS, ggr
-from relquery.reordering.solvers.problem import Objective, pose
+from relquery.reordering.solvers.problem import PAPER_LIMITS, Objective, ggr, pose
 from relquery.reordering.solvers.tree import REACHES, look_ahead
 from tests.reordering import reference
 from tests.reordering.solvers.problems import random_problem

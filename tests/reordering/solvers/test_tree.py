@@ -23,12 +23,13 @@ from relquery.reordering.encode import encode
 from relquery.reordering.items import Items, itemize
 from relquery.reordering.reorder import reorder
 from relquery.reordering.schedule import ScheduleReport
-from relquery.reordering.solvers.ggr import PAPER_LIMITS, ggr
 from relquery.reordering.solvers.problem import (
+    PAPER_LIMITS,
     Objective,
     Problem,
     StoppedError,
     fixed,
+    ggr,
     pose,
     side_by_side,
 )

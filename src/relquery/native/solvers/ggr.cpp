@@ -23,7 +23,7 @@ namespace relquery {
 
 namespace {
 
-/// Early stopping; see relquery.reordering.solvers.ggr.
+/// Early stopping; see relquery.reordering.solvers.problem.
 struct Limits {
     int64_t row_depth, column_depth, threshold;
 };

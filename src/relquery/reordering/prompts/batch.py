@@ -21,8 +21,7 @@ from relquery.prices.price import Price
 from relquery.reordering.cost.billing import Bill
 from relquery.reordering.cost.measure import Fields
 from relquery.reordering.prompts.forms import BatchSettings, Form
-from relquery.reordering.prompts.prompts import Prompts, TableSource, prompts
-from relquery.reordering.prompts.template import Template
+from relquery.reordering.prompts.prompts import Prompts, TableSource, Template, prompts
 from relquery.reordering.prompts.waves import in_waves
 
 _ENDING = ".jsonl"

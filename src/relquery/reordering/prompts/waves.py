@@ -27,8 +27,7 @@ from relquery.errors import ConfigError
 from relquery.prices.price import Price
 from relquery.reordering.cost.billing import Blocks, Marks, prefixes_of
 from relquery.reordering.cost.measure import Fields
-from relquery.reordering.prompts.prompts import Prompts, TableSource, blocks_of, prompts
-from relquery.reordering.prompts.template import Template
+from relquery.reordering.prompts.prompts import Prompts, TableSource, Template, blocks_of, prompts
 
 
 class Sharing(NamedTuple):

@@ -1,7 +1,7 @@
 """`tree`: the best of several searches, of `fixed` and of `original`.
 
 There are three ways to start: choose columns and values by lookahead, one segment at a time
-(native/solvers/lookahead.cpp); take groups of equal values, best first (ggr.py, without early
+(native/solvers/lookahead.cpp); take groups of equal values, best first (`ggr`, without early
 stopping); and insert rows one by one where they hit most (native/solvers/trie.hpp). The two best
 results are then improved by moving rows, singly and in small groups, until little is gained or the
 time is up. Lookahead finds what is good for a whole table; the others find what few rows share.
@@ -23,12 +23,15 @@ from relquery import _native
 from relquery._native import Trie
 from relquery.arrays import Bools, Int32s, Int64s
 from relquery.reordering.items import Items, least_table
-from relquery.reordering.solvers.ggr import NO_LIMIT, GroupLimits, as_in_paper, ggr
 from relquery.reordering.solvers.problem import (
+    NO_LIMIT,
+    GroupLimits,
     Objective,
     Order,
     Problem,
+    as_in_paper,
     fixed,
+    ggr,
     go_on,
     is_plain,
     original,

@@ -11,7 +11,7 @@ from typing import Any
 
 from relquery.config import CASCADE, FORMS, NULLS
 from relquery.errors import ConfigError, QueryError, unknown
-from relquery.pii.kinds import KINDS, kinds_of
+from relquery.pii.patterns import KINDS, kinds_of
 from relquery.prompt import Sampling
 from relquery.sql import names as ours
 from relquery.sql.binder.call import (

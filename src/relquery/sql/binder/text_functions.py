@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from relquery.errors import QueryError
-from relquery.pii.kinds import KINDS, OF_MODELS
+from relquery.pii.patterns import KINDS, OF_MODELS
 from relquery.sql.binder import llm_functions
 from relquery.sql.binder.arguments import MISSING, LlmFunction, PromptTemplate, literal_of
 from relquery.sql.binder.llm_functions import Binder, ask_for_labels, typed

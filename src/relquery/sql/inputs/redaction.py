@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from relquery.arrays import Int64s
-from relquery.pii.kinds import OF_MODELS
+from relquery.pii.patterns import OF_MODELS
 from relquery.pii.placeholders import Placeholders, has_placeholder, put_back
 from relquery.prompt import Answer, Finish
 from relquery.sql.binder.call import Task

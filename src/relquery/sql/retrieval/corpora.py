@@ -17,8 +17,7 @@ import pyarrow as pa
 from relquery.arrays import Float32s
 from relquery.errors import QueryError
 from relquery.retrieval.corpus import Corpus, IndexShelf, Strings
-from relquery.retrieval.index import Found, WordlessIndex
-from relquery.retrieval.pairs import first_near, groups
+from relquery.retrieval.index import Found, WordlessIndex, first_near, groups
 from relquery.retrieval.vectors import VectorIndex
 from relquery.sql.host.database import Database
 from relquery.sql.retrieval.columns import (

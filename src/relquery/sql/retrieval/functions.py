@@ -25,7 +25,7 @@ from relquery.backends.base import Backend
 from relquery.errors import QueryError
 from relquery.prompt import Role, Span
 from relquery.retrieval.corpus import IndexShelf
-from relquery.retrieval.pairs import cosines, groups, nearest
+from relquery.retrieval.index import cosines, groups, nearest
 from relquery.retrieval.vectors import KnownVectors
 from relquery.sql import names as ours
 from relquery.sql.host.database import Database
