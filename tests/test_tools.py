@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relquery.errors import ConfigError
-from relquery.tools import HERMES, CallForm, CallParser, Function, ToolCall, ToolUse, read_calls
+from relquery.tools import HERMES, CallForm, CallParser, Function, ToolUse
 
 LLAMA = CallForm("", '{"name": "', '", "parameters": ', "}", None)
 MISTRAL = CallForm("[TOOL_CALLS][", '{"name": "', '", "arguments": ', "}", ", ", "]")
@@ -79,8 +79,6 @@ def test_deltas_add_up_to_the_text_and_the_calls(
     assert heard.text == said
     assert heard.calls == [list(each) for each in texts]
     assert parser.is_whole
-    whole = [ToolCall("", *each) for each in texts]
-    assert read_calls(answer, form) == (said, whole)
 
 
 @pytest.mark.parametrize("name", FORMS)
@@ -103,7 +101,7 @@ def test_of_an_answer_that_is_cut_comes_what_is_there(
 )
 def test_what_only_begins_as_a_call_is_text(text: str) -> None:
     cut = text if text != '<tool_call>\n{"nam' else ""  # of a call that was cut there is nothing
-    assert read_calls(text, HERMES) == (cut, [])
+    assert Heard().hear(CallParser(HERMES), [text]) == Heard(cut)
 
 
 def test_tools_that_do_not_fit_are_refused() -> None:

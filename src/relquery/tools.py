@@ -281,21 +281,6 @@ class CallParser:
         return text
 
 
-def read_calls(text: str, form: CallForm) -> tuple[str, list[ToolCall]]:
-    """The text and the calls of an answer; their ids are empty. Arguments of a call that was cut
-    are those that are there."""
-    parser = CallParser(form)
-    said, names, arguments = "", list[str](), list[str]()
-    for delta in [*parser.take(text), *parser.end()]:
-        said += delta.text
-        if delta.call is not None:
-            if delta.name:
-                names.append(delta.name)
-                arguments.append("")
-            arguments[delta.call] += delta.arguments
-    return said, [ToolCall("", *each) for each in zip(names, arguments, strict=True)]
-
-
 def _joined(deltas: Iterator[Delta]) -> Iterator[Delta]:
     """Without those that say nothing."""
     return (each for each in deltas if each != Delta())

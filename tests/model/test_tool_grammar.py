@@ -20,11 +20,12 @@ from relquery.model.native_model import open_random
 from relquery.model.networks.random import train_tokenizer
 from relquery.model.text.tokenizer import Tokenizer
 from relquery.prompt import Answer, Finish, Prompt, Role, Sampling, Span
-from relquery.tools import HERMES, CallForm, Function, Tools, ToolUse, read_calls
+from relquery.tools import HERMES, CallForm, CallParser, Function, Tools, ToolUse
 from tests.backends.local.collected import Collected
 from tests.model.text.test_render import TEXTS, metaspace
 from tests.model.text.test_tool_template import FORMS
 from tests.model.text.tool_templates import ENDS, SPECIAL, TEMPLATES
+from tests.test_tools import Heard
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -71,16 +72,21 @@ def answers(backend: EmbeddedBackend, use: ToolUse, count: int, **more: Any) -> 
     return [found[number] for number in range(count)]
 
 
+def heard(answer: Answer, form: CallForm) -> Heard:
+    return Heard().hear(CallParser(form), [answer.text or ""])
+
+
 def checked(answer: Answer, form: CallForm) -> list[str]:
     """The names that an answer calls; their arguments are valid, and nothing else stands there."""
-    text, calls = read_calls(answer.text or "", form)
-    for call in calls[: -1 if answer.finish is Finish.LENGTH else None]:  # the last may be cut
-        arguments = json.loads(call.arguments)
-        Draft202012Validator(SCHEMAS[call.name]).validate(arguments)
-        assert call.arguments == json.dumps(arguments, ensure_ascii=False) or "\\" in call.arguments
-        assert set(arguments) <= set(SCHEMAS[call.name].get("properties", {}))
-    assert form.tag == "" or form.tag not in text
-    return [call.name for call in calls]
+    found = heard(answer, form)
+    end = -1 if answer.finish is Finish.LENGTH else None  # the last may be cut
+    for name, given in found.calls[:end]:
+        arguments = json.loads(given)
+        Draft202012Validator(SCHEMAS[name]).validate(arguments)
+        assert given == json.dumps(arguments, ensure_ascii=False) or "\\" in given
+        assert set(arguments) <= set(SCHEMAS[name].get("properties", {}))
+    assert form.tag == "" or form.tag not in found.text
+    return [name for name, _ in found.calls]
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
@@ -91,7 +97,7 @@ def test_required_answers_are_calls(name: str, has_tags: bool) -> None:
     counts, names = set(), set()
     for answer in answers(backend, ToolUse(TOOLS, "required"), 12):
         found = checked(answer, FORMS[name])
-        assert read_calls(answer.text or "", FORMS[name])[0] == ""
+        assert heard(answer, FORMS[name]).text == ""
         assert found
         assert answer.finish in (Finish.STOP, Finish.LENGTH)
         counts.add(len(found))
@@ -116,7 +122,7 @@ def test_where_the_model_may_choose_there_is_text_or_calls_or_both() -> None:
     for name in ("hermes", "mistral"):  # whose tags are single tokens here
         for answer in answers(backend_of(name, has_tags=True), ToolUse(TOOLS), 30):
             calls = checked(answer, FORMS[name])
-            text, _ = read_calls(answer.text or "", FORMS[name])
+            text = heard(answer, FORMS[name]).text
             kinds.add((bool(text), bool(calls)))
             if name == "hermes" and "<think>" in text:
                 kinds.add((True, True))
@@ -126,7 +132,7 @@ def test_where_the_model_may_choose_there_is_text_or_calls_or_both() -> None:
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_with_none_there_is_no_call(name: str) -> None:
     for answer in answers(backend_of(name, has_tags=True), ToolUse(TOOLS, "none"), 10):
-        assert read_calls(answer.text or "", FORMS[name]) == (answer.text, [])
+        assert heard(answer, FORMS[name]) == Heard(answer.text or "")
 
 
 def test_streamed_pieces_show_the_tags_that_the_whole_answer_has() -> None:
