@@ -1,4 +1,4 @@
-"""What a tree asks for, stated without regard to how it is written: a reference for rewrites."""
+"""What a tree asks for, as a reference for rewrites, and the rules that golden files are about."""
 
 from __future__ import annotations
 
@@ -6,7 +6,21 @@ from collections import Counter
 from typing import Any
 
 from relquery.ir.nodes import Bag, Chat, Fragment, Generate, Node, Prepare, Retrieve, Seq, Text
+from relquery.ir.optimize import Rule
 from relquery.ir.paths import awaits_answer, children_of, distinct, verify
+from relquery.ir.rules import (
+    desugar_chat,
+    desugar_fragment,
+    desugar_retrieve,
+    distribute_plus,
+    drop_empty,
+    drop_prepare,
+    flatten_bag,
+    flatten_plus,
+    flatten_seq,
+    reduce_tree,
+    unwrap_single,
+)
 from relquery.prompt import Role
 
 Pieces = tuple[Any, ...]
@@ -62,3 +76,23 @@ def assert_desugared(tree: Node) -> None:
         assert not isinstance(node, Retrieve) or awaits_answer(node.query)
         if not (isinstance(node, Bag) and node.independent):  # elsewhere it has no effect
             assert not any(isinstance(child, Prepare) for child in children_of(node))
+
+
+def look_up(corpus: str, text: str, limit: int) -> list[str]:
+    """As many fragments as asked for, which say what was asked; corpus `empty` has none."""
+    return [] if corpus == "empty" else [f"{corpus} {i}: {text}" for i in range(1, limit + 1)]
+
+
+RULES: dict[str, tuple[Rule, ...]] = {
+    "desugar_chat": (desugar_chat,),
+    "desugar_fragment": (desugar_fragment, drop_prepare),
+    "desugar_retrieve": (desugar_retrieve(look_up),),
+    "drop_prepare": (drop_prepare,),
+    "flatten_plus": (flatten_plus,),
+    "flatten_seq": (flatten_seq,),
+    "flatten_bag": (flatten_bag,),
+    "drop_empty": (drop_empty,),
+    "unwrap_single": (unwrap_single,),
+    "distribute_plus": (distribute_plus,),
+    "reduce_tree": (reduce_tree(2),),
+}

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from relquery.errors import QueryError, UnsupportedQueryError
 from relquery.ir.lower import MAX_NESTING, Answered, lower
-from relquery.ir.nodes import MAX_DEPTH, Bag, Chat, Generate, Node, Prepare, Retrieve, Seq, Text
+from relquery.ir.nodes import Bag, Chat, Generate, Node, Retrieve, Seq, Text
 from relquery.ir.optimize import optimize
 from relquery.ir.text import parse_tree
 from relquery.prompt import SPEAKERS, Answer, Exchange, Finish, Nest, Reuse, Role, Span
@@ -79,17 +79,6 @@ def test_a_tree_is_lowered_to_the_spans_that_stand_beside_it() -> None:
         said, _, trees = case.strip().partition("\n")
         tree, _, spans = trees.partition("\n=>\n")
         assert "\n".join(shown(lower(parse_tree(tree)))) == spans, said
-
-
-@pytest.mark.parametrize(
-    ("tree", "text"),
-    [
-        (Bag((Bag((A, B), ","), C), ";"), "a,b;c"),  # separators join at the end of the inner bag
-        (Bag((EMPTY, Seq(()), C), ","), ",,c"),  # an empty child still has its separator
-    ],
-)
-def test_separators_stand_behind_each_child(tree: Node, text: str) -> None:
-    assert "".join(str(span.content) for span in lower(tree)) == text
 
 
 @pytest.mark.parametrize("nothing", [EMPTY, Seq(()), plus(), plus(EMPTY, plus()), Bag(())])
@@ -171,24 +160,6 @@ def test_a_retrieval_stands_for_what_was_found() -> None:
 def test_what_is_no_prompt_yet_is_refused_with_a_remedy(below: Node, message: str) -> None:
     with pytest.raises(UnsupportedQueryError, match=message):
         lower(Generate(seq(Text("q"), below)))
-
-
-def test_a_deep_tree_is_lowered() -> None:
-    tree: Node = A
-    for _ in range(MAX_DEPTH // 3):
-        tree = seq(B, plus(Prepare(tree)))
-    assert len(lower(tree)) == MAX_DEPTH // 3 + 1
-
-
-@given(trees)
-def test_every_span_is_text_and_outside_of_plus_attends_to_all_before_it(tree: Node) -> None:
-    try:
-        prompt = lower(tree)
-    except UnsupportedQueryError:
-        return
-    assert all(span.content for span in prompt)
-    if not any(isinstance(node, Bag) and node.independent for node in tree.walk()):
-        assert all(span.reuse is Reuse.PREFIX for span in prompt)
 
 
 @given(trees)

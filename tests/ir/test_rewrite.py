@@ -12,7 +12,7 @@ from relquery.ir.nodes import MAX_DEPTH, Bag, Generate, Node, Seq, Text
 from relquery.ir.optimize import RewriteStep, rewrite
 from relquery.ir.rules import desugar_chat, flatten_seq, unwrap_single
 from relquery.ir.text import parse_tree
-from tests.ir.golden_rules import RULES
+from tests.ir.meaning import RULES
 
 A, B = Text("a"), Text("b")
 

@@ -21,7 +21,6 @@ from relquery.ir.wire_fields import decode
 from relquery.prompt import SPEAKERS, Role, Sampling
 from tests.cases import case_file
 from tests.data import data_path
-from tests.pace import within
 
 # The queries published with the package, cut to their structure; texts shortened.
 EMAIL = """
@@ -93,12 +92,6 @@ def test_an_operator_is_read_as_the_package_means_it() -> None:
         assert from_wire(json.loads(data)).node == parse_tree(tree)
 
 
-def test_one_part_in_two_places_is_read_in_both() -> None:
-    part = {"seq": AB}
-    query = from_wire({"seq": [part, {"print": "x"}, part]})
-    assert query.node == Seq((Seq((Text("a"), Text("b"))),) * 2)
-
-
 def test_values_of_variables_are_not_filled_again() -> None:
     assert from_wire({"user": "{n} {}"}, {"n": "{m}"}).node == Text("{m} {}")
 
@@ -148,13 +141,6 @@ def limited(most: int) -> Iterator[None]:
     """Another limit for the size of queries, while a block runs."""
     with mock.patch("relquery.ir.wire.MAX_NODES", most):
         yield
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(("data", "message"), GROWS)
-def test_what_grows_without_bound_is_refused_at_once(data: Any, message: str) -> None:
-    with within(20), pytest.raises(QueryError, match=message.format(most=2_000_000)):
-        from_wire(data)
 
 
 @pytest.mark.parametrize(("data", "message"), GROWS)
@@ -220,23 +206,11 @@ def test_a_query_of_as_many_nodes_as_the_limit_is_read_and_of_one_more_refused()
             from_wire(data)
     with limited(2), pytest.raises(QueryError, match="more than 2 nodes"):
         from_wire({"seq": AB})
-
-
-@given(st.lists(st.integers(2, 12), max_size=6), st.sampled_from(["seq", "plus", "generate"]))
-def test_what_stands_in_many_places_is_written_in_each_or_refused(
-    copies: list[int], join: str
-) -> None:
-    node: Node = Generate(Text("a")) if join == "generate" else Text("a")
-    size = 1 + (join == "generate")
-    for times in copies:
-        node = Bag((node,) * times, independent=True) if join == "plus" else Seq((node,) * times)
-        size = 1 + times * size
-    with limited(500):
-        if size <= 500:
-            assert from_wire(to_wire(node)).node == node
-            return
-        with pytest.raises(QueryError, match="more than 500 nodes"):
-            to_wire(node)
+    shared = Seq((Seq((Text("a"),) * 2),) * 2)
+    with limited(7):
+        assert from_wire(to_wire(shared)).node == shared
+    with limited(6), pytest.raises(QueryError, match="more than 6 nodes"):
+        to_wire(shared)  # a node that stands in two places is written in both
 
 
 def test_wide_trees_are_written_and_read_and_deep_ones_refused() -> None:
