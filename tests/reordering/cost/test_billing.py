@@ -206,48 +206,6 @@ def test_marks_are_where_they_save_most() -> None:
         assert (result.uncached, result.written, result.read) == charged
 
 
-def test_a_prefix_below_the_minimum_is_neither_marked_nor_read() -> None:
-    prompts = [[1] * 9] * 3
-    assert bill_of(prompts, paid(minimum=10)).breakpoints == [()] * 3
-    assert bill_of(prompts, paid(minimum=9)).breakpoints == [(9,)] * 3
-    assert bill_of(prompts, automatic(minimum=10)).read == 0
-    assert bill_of(prompts, automatic(minimum=9)).read == 18
-
-
-def test_hits_of_an_automatic_cache_come_in_steps_above_the_minimum() -> None:
-    price = automatic(minimum=1024, granularity=128)
-    reads = {
-        shared: bill_of([[1] * shared + [2], [1] * shared + [3]], price).read
-        for shared in (1023, 1024, 1151, 1152, 1300)
-    }
-    assert reads == {1023: 0, 1024: 1024, 1151: 1024, 1152: 1152, 1300: 1280}
-
-
-def test_requests_above_the_limit_of_a_prefix_miss_on_another_machine() -> None:
-    price = automatic(requests_per_minute=2, minimum=1)
-    reads = [bill_of([[1] * 10] * 6, price, rate).read for rate in (None, 2, 6, 3)]
-    assert reads == [50, 50, 30, 30]
-    two_prefixes = [[1] * 10, [2] * 10] * 2
-    assert bill_of(two_prefixes, price, rate=4).read == 20
-
-
-def test_a_gap_longer_than_the_lifetime_splits_a_group() -> None:
-    others = [[2], [3], [4]]
-    pairs = [[1] * 9, [1] * 9, *others, [1] * 9, [1] * 9]
-    assert bill_of(pairs, PAID).written == 9
-    assert bill_of(pairs, PAID, rate=3).written == 18
-    last_alone = [[1] * 9, [1] * 9, *others, [1] * 9]
-    result = bill_of(last_alone, PAID, rate=3)
-    assert result.breakpoints == [(9,), (9,), (), (), (), ()]
-    assert (result.written, result.read) == (9, 9)
-
-
-def test_an_automatic_cache_forgets_after_its_lifetime() -> None:
-    prompts = [[1] * 9, [2], [3], [1] * 9]
-    assert bill_of(prompts, automatic(lifetime_s=60), rate=3).read == 9
-    assert bill_of(prompts, automatic(lifetime_s=60), rate=2).read == 0
-
-
 def test_nothing_sent_costs_nothing_and_a_rate_that_sends_nothing_is_refused() -> None:
     for price in (PAID, AUTOMATIC):
         result = bill_of([], price)

@@ -42,23 +42,6 @@ def test_requests_beyond_what_a_machine_takes_read_what_was_written_on_the_next(
     assert bill_automatic(tokens, spread).read == 5 * 6
 
 
-def test_hits_come_in_steps_above_the_minimum() -> None:
-    tokens = Tokens.of([[1, 2, 3, 4, 5], [1, 2, 3, 4, 5, 6], [1, 2, 3, 9]])
-    assert bill_automatic(tokens, AUTOMATIC).read == 4  # five are shared, then three: too few
-
-
-def test_every_request_that_cannot_read_yet_writes() -> None:
-    blocks = blocks_of([[2, 0], [2, 1], [2, 2]])  # three tokens shared, marked by all
-    marks: list[tuple[int, ...]] = [(3,)] * 3
-    bills = [bill_marked(blocks, MARKED, marks, gap) for gap in (1, 2, 3)]
-    assert [(one.written, one.read, one.uncached) for one in bills] == [
-        (3, 6, 1 + 2 + 3),
-        (6, 3, 6),
-        (9, 0, 6),
-    ]
-    assert bills[0].usd == pytest.approx((3 * 2.5 + 6 * 0.2 + 6 * 2.0) / 1e6)
-
-
 @given(PROMPTS)
 def test_one_after_the_other_the_bill_is_that_of_the_optimiser(prompts: list[list[int]]) -> None:
     blocks = blocks_of(prompts)

@@ -1,9 +1,10 @@
-"""Hits on token ids: each cache against a readable model of it."""
+"""Hits on token ids: each cache against a readable model of it; PHC and PHR by definition."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from itertools import takewhile
+from random import Random
 
 import numpy as np
 import pytest
@@ -11,8 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relquery.errors import ConfigError
-from relquery.reordering.cost.measure import lru_hits, measure_hits, previous_hits, unlimited_hits
+from relquery.reordering.cost.measure import (
+    CharacterHits,
+    hits,
+    lru_hits,
+    measure_hits,
+    phc,
+    previous_hits,
+    unlimited_hits,
+)
 from relquery.reordering.cost.tokens import Tokens, prefix_tree, tokenize
+from relquery.reordering.encode import encode
+from relquery.reordering.items import Items, itemize
+from tests.reordering import reference
+from tests.reordering.strategies import tables
 
 Prompts = list[list[int]]
 TOKENS = st.sampled_from([0, 1, 2**31 - 1])
@@ -85,13 +98,7 @@ def test_an_lru_cache_serves_leading_whole_blocks(prompts: Prompts, blocks: int,
     assert lru_hits(Tokens.of(prompts), blocks, size).tolist() == paged(prompts, blocks, size)
 
 
-def test_an_lru_cache_evicts_tails_before_heads() -> None:
-    for prompts, blocks, size, hits in (
-        (["abcd", "x", "abcd"], 4, 1, [0, 0, 3]),
-        (["abcdef", "abcdef"], 2, 2, [0, 4]),  # larger than the cache
-        (["aaxx", "bbxx"], 9, 2, [0, 0]),  # a block after another beginning is another block
-    ):
-        assert lru_hits(Tokens.of(map(letters, prompts)), blocks, size).tolist() == hits
+def test_an_lru_cache_has_room() -> None:
     for blocks, size in ((0, 16), (4, 0)):
         with pytest.raises(ConfigError, match="is 0; an LRU cache needs at least 1"):
             lru_hits(Tokens.of([[1]]), blocks, size)
@@ -137,3 +144,40 @@ def test_nothing_sent_hits_nothing() -> None:
     assert (report.tokens, report.previous, report.unlimited, report.lru) == (0, 0, 0, 0)
     assert report.rate(report.unlimited) == 0
     assert "LRU" not in str(measure_hits(Tokens.of([[], []])))
+
+
+def items_of(
+    data: dict[str, list[str | None]], bags: list[list[str]] | None = None
+) -> tuple[Items, np.ndarray, np.ndarray]:
+    """Items, and a schedule that sends the table as it is."""
+    items = itemize(encode(data), bags or [])
+    slots, rows = items.slots.shape
+    return items, np.arange(rows), np.tile(np.arange(slots, dtype=np.int16), (rows, 1))
+
+
+@given(tables(bags=True), st.randoms(use_true_random=False))
+def test_any_schedule_is_measured_by_the_definition(table: reference.Table, random: Random) -> None:
+    columns = len(table.classes)
+    order = random.sample(range(len(table.cells)), len(table.cells))
+    sent = [(row, random.sample(range(columns), columns)) for row in order]
+    rows = np.array(order, dtype=np.int64)
+    fields = np.array([fields for _, fields in sent], dtype=np.int16).reshape(len(order), columns)
+    items = itemize(table.columns, table.bags)
+    assert phc(items, rows, fields) == reference.hits(table, sent)
+    expected = reference.hit_rate(table, sent)
+    assert hits(items, rows, fields).rate == pytest.approx(expected)
+
+
+def test_depths_add_up_to_the_hits_and_say_where_rows_part() -> None:
+    found: CharacterHits = hits(
+        *items_of({"a": ["x", "x", "y"], "b": ["1", "2", "2"], "c": ["z"] * 3})
+    )
+    assert [depth.prefixes for depth in found.depths] == [2, 3, 3]
+    assert [depth.rows for depth in found.depths] == [1, 0, 0]
+    assert [depth.hit_characters for depth in found.depths] == [4 + 3, 3, 0]
+    assert found.hit == 10
+
+
+def test_a_table_without_rows_hits_nothing() -> None:
+    assert hits(*items_of({"a": []})).rate == 0
+    assert phc(*items_of({})) == 0

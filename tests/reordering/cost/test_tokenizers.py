@@ -14,17 +14,10 @@ from transformers import AutoTokenizer, PreTrainedTokenizer
 from relquery.backends.tokenizer import load_tokenizer
 from relquery.demo.files import model_path
 from relquery.errors import ConfigError
-from relquery.reordering.cost.measure import measure_hits
-from relquery.reordering.cost.tokens import as_encode, tokenize
-from relquery.reordering.reorder import reorder
-from tests.reordering.reference import sent_by
+from relquery.reordering.cost.tokens import as_encode
 from tests.reordering.strategies import letters
 
 TEXTS = ["column: value\n", "é😀 <|end|>", "", "\n\n x", "a " * 600]
-TABLE: dict[str, list[str | None]] = {
-    "a": ["one", "two", "one", None],
-    "b": ["x y", "x y", 'q"{}', "é😀"],
-}
 
 
 class Slow(PreTrainedTokenizer):
@@ -103,16 +96,6 @@ def test_a_function_is_taken_as_it_is_and_what_is_no_tokenizer_is_refused() -> N
     for given in (7, "demo", object(), ["a"]):
         with pytest.raises(ConfigError, match=said):
             as_encode(given)
-
-
-@pytest.mark.parametrize("make", [fast, cut_and_padded, cast(Any, Slow), LikeTiktoken])
-def test_reorder_counts_tokens_of_whole_prompts_with_it(make: Callable[[], Any]) -> None:
-    schedule = reorder(TABLE, "fixed", tokenizer=make(), prefix="Is it?\n")
-    texts = [
-        "Is it?\n" + "".join(f"{'ab'[c]}: {TABLE['ab'[c]][row] or ''}\n" for c in fields)
-        for row, fields in sent_by(schedule)
-    ]
-    assert schedule.report.tokens == measure_hits(tokenize(texts, as_encode(make())))
 
 
 def test_none_of_these_libraries_is_imported() -> None:

@@ -64,14 +64,6 @@ def test_a_dependency_that_does_not_hold_costs_no_hits_inside_its_groups() -> No
     assert schedule.report.phc == 5 * (9**2 + 20**2)
 
 
-def test_rows_of_one_group_share_their_leading_fields() -> None:
-    data = {"review": [f"review number {i}" for i in range(8)], "film": ["Alien", "Brazil"] * 4}
-    schedule = reorder(encode(data), "ggr")
-    films = [data["film"][row] for row in schedule.rows]
-    assert schedule.fields[:, 0].tolist() == [1] * 8
-    assert sum(a != b for a, b in pairwise(films)) == 1
-
-
 def test_a_passage_is_a_group_whatever_its_column() -> None:
     data = {
         "p": ["a passage", "x", "y", "a passage"],

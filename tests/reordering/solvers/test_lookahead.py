@@ -1,17 +1,19 @@
-"""Columns and values chosen by lookahead, against trying all columns for every segment."""
+"""What a shared prefix is worth, and columns chosen by lookahead, against trying all of them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from random import Random
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from relquery._native import total_worth
 from relquery.arrays import Int32s, Int64s
 from relquery.reordering.solvers.ophr import optimum
-from relquery.reordering.solvers.problem import Objective, Problem
+from relquery.reordering.solvers.problem import Objective, Problem, is_plain
 from relquery.reordering.solvers.tree import REACHES, Reach, look_ahead, reach_within
 from tests.reordering.solvers.problems import (
     OBJECTIVES,
@@ -107,14 +109,6 @@ def test_a_column_that_gains_less_comes_first_if_more_can_follow_it() -> None:
     assert reached(problem, Objective(), Reach(64, 1, 1)) == 6 * 12
 
 
-def test_columns_in_which_all_rows_agree_come_first() -> None:
-    items = number([[i % 3, 7, i, 8] for i in range(9)], range(4))
-    problem = posed(items, range(4), [1] * (int(items.max()) + 1))
-    *_, slots = looked(problem, Objective(), REACHES[-1])
-    assert {frozenset(row) for row in slots[:, :2].tolist()} == {frozenset({1, 3})}
-    assert set(slots[:, 2].tolist()) == {0}
-
-
 def test_a_group_that_does_not_pay_for_its_write_is_not_formed() -> None:
     # pairs of long items cost more to write than one read saves; a short item of many rows pays
     pair = [i // 2 for i in range(8)]
@@ -125,13 +119,6 @@ def test_a_group_that_does_not_pay_for_its_write_is_not_formed() -> None:
     assert reached(problem, dear, FARTHEST) == pytest.approx(2 * 30 * (3 * 0.9 - 1.0))
     *_, slots = looked(problem, Objective(), FARTHEST)
     assert set(slots[:, 0].tolist()) == {0}
-
-
-def test_a_farther_look_gains_more_on_many_rows() -> None:
-    problem = random_problem(0, 400, 6, 8)
-    for objective in OBJECTIVES:
-        near, far = (reached(problem, objective, reach) for reach in (REACHES[-1], REACHES[0]))
-        assert far >= near > 0
 
 
 def test_the_look_is_shorter_where_little_time_is_given() -> None:
@@ -150,3 +137,48 @@ def test_what_stands_before_counts_towards_the_minimum() -> None:
         cells = [[c, i % 3, i // 3] for c in range(copies) for i in range(6)]
         problem = weighed(cells, [4, 3, 2])
         assert reached(problem, Objective(minimum=6), FARTHEST) == copies * 2 * (3 - 1) * 6
+
+
+CLAUDE = Objective(read=0.9, write=0.25)  # writes at 1.25 and reads at 0.1 of the price
+
+
+@given(problems(), st.sampled_from(OBJECTIVES), st.randoms(use_true_random=False))
+def test_a_schedule_is_worth_what_its_runs_of_equal_beginnings_are(
+    problem: Problem, objective: Objective, random: Random
+) -> None:
+    slots, rows = problem.items.shape
+    order = np.array(random.sample(range(rows), rows))
+    fields = np.array([random.sample(range(slots), slots) for _ in range(rows)], np.int32)
+    sent = sequences(problem.items, order, fields)
+    found = total_worth(objective, problem.weights, problem.items, order, fields[order])
+    assert found == pytest.approx(worth_of(objective, problem.weights, sent))
+
+
+def worth(objective: Objective, begin: int, end: int, rows: int) -> float:
+    """What rows that share two items of these weights gain by the second."""
+    items, fields = np.repeat([[0], [1]], rows, 1), np.repeat([[0, 1]], rows, 0)
+    whole, first = (
+        total_worth(objective, np.array([begin, weight]), items, np.arange(rows), fields)
+        for weight in (end - begin, 0)
+    )
+    return whole - first
+
+
+def test_a_plain_objective_counts_each_row_but_the_first() -> None:
+    assert worth(Objective(), 3, 10, 5) == 4 * 7
+    assert is_plain(Objective(start=9))
+    assert not any(is_plain(objective) for objective in OBJECTIVES[1:])
+
+
+def test_a_group_is_worth_what_it_saves_less_the_write_and_one_of_one_nothing() -> None:
+    assert worth(CLAUDE, 0, 1000, 1) == worth(Objective(), 0, 1000, 1) == 0
+    assert worth(CLAUDE, 0, 1000, 2) == pytest.approx((1 + 1) * 1000 - (1.25 + 0.1) * 1000)
+    twice = Objective(read=0.9, write=1.0)  # pays from three rows on
+    assert worth(twice, 0, 1000, 2) == 0
+    assert worth(twice, 0, 1000, 3) == pytest.approx(3000 - (2 + 2 * 0.1) * 1000)
+
+
+def test_a_cache_holds_whole_steps_above_the_minimum() -> None:
+    objective = Objective(start=4, minimum=10, granularity=3)
+    held = [worth(objective, 0, prefix, 2) for prefix in (0, 5, 6, 8, 9, 11, 12)]
+    assert held == [0, 0, 10, 10, 13, 13, 16]

@@ -23,9 +23,7 @@ from relquery.reordering.solvers import lattice, search
 from relquery.reordering.solvers.ophr import MOST_ROWS, optimum
 from relquery.reordering.solvers.problem import Problem
 from tests.data import data_path
-from tests.reordering import reference
 from tests.reordering.solvers.problems import number, problems
-from tests.reordering.strategies import tables
 
 Weights = Int64s | npt.NDArray[np.float64]
 
@@ -103,13 +101,6 @@ def best_of_all_halvings(items: Int32s, weights: Weights) -> float:
             best[rows] = max(best[rows], best[part] + best[rows ^ part] + shared)
             part = (part - 1) & rows
     return best[(1 << len(sets)) - 1]
-
-
-@given(tables(max_rows=4, max_columns=3))
-def test_no_order_of_rows_and_fields_has_more_hits(table: reference.Table) -> None:
-    rows, fields = optimum(*items_of_columns(table.columns))
-    sent = [(row, fields[row].tolist()) for row in rows.tolist()]
-    assert reference.hits(table, sent) == reference.best_hits(table)
 
 
 @given(problems(max_rows=4, max_slots=3, bag=True, worth=WORTH))
@@ -234,20 +225,6 @@ def first_rows(name: str, rows: int) -> pa.Table:
     path = data_path(name)
     table: pa.Table = csv.read_csv(path) if path.suffix == ".csv" else parquet.read_table(path)
     return table.slice(0, rows)
-
-
-@pytest.mark.data
-@pytest.mark.long
-def test_ten_real_rows_are_worth_what_the_best_halving_is() -> None:
-    items, weights = items_of_columns(encode(first_rows("beer/beer.csv", 10)))
-    assert worth_of_optimum(items, weights) == best_of_all_halvings(items, weights) == 2983
-    table = first_rows("squad/squad_rag5.parquet", 10)  # with a bag of passages
-    bags = [name if not name.startswith("context") else "context" for name in table.column_names]
-    cells = list(zip(*table.to_pydict().values(), strict=True))
-    items = number(cells, [bags.index(bag) for bag in bags])
-    weights = np.zeros(items.max() + 1, np.int64)
-    weights[items] = [[len(cell) ** 2 for cell in row] for row in zip(*cells, strict=True)]
-    assert worth_of_optimum(items, weights) == best_of_all_halvings(items, weights)
 
 
 @pytest.mark.data

@@ -92,13 +92,6 @@ def test_every_pass_keeps_rows_and_structure_and_gains_exactly_what_it_says(
         assert reached == before + gained
 
 
-@given(problems(worth=WORTH[1:]), st.integers(0, 99), st.booleans())
-def test_moving_single_rows_loses_nothing(problem: Problem, seed: int, plant_first: bool) -> None:
-    trie = planted_at_random(problem, seed) if plant_first else grown(problem)
-    for _ in range(4):
-        assert trie.move_rows(PLENTY) >= 0
-
-
 @given(problems(worth=WORTH[1:]), st.integers(0, 99))
 def test_passes_come_to_an_end(problem: Problem, seed: int) -> None:
     trie = planted_at_random(problem, seed)
