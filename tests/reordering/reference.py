@@ -172,11 +172,6 @@ def in_common(table: Table, a: Row, b: Row) -> int:
     return total
 
 
-def best_hits(table: Table) -> int:
-    """The highest PHC of all schedules."""
-    return best_sum(table, lambda before, row: hits(table, [before, row]))
-
-
 def best_sum(table: Table, shared: Shared) -> int:
     """The highest sum of what neighbours share, by trying every row order and all field orders."""
     orders = [list(fields) for fields in permutations(range(len(table.classes)))]

@@ -140,17 +140,6 @@ def test_the_same_table_gives_the_same_schedule_in_every_thread(
         assert first.report.phc == other.report.phc
 
 
-@pytest.mark.long
-def test_many_rows_give_the_same_schedule_in_every_thread() -> None:
-    rng = np.random.default_rng(0)
-    data = {f"c{k}": [str(v) * 4 for v in rng.geometric(0.1, 3000)] for k in range(5)}
-    columns = encode(data)
-    with ThreadPoolExecutor(2) as threads:
-        first, second = threads.map(lambda _: reorder(columns, bags=[["c3", "c4"]]), range(2))
-    assert np.array_equal(first.rows, second.rows)
-    assert np.array_equal(first.fields, second.fields)
-
-
 def test_a_dependency_on_an_unknown_column_or_one_of_a_bag_is_refused() -> None:
     with pytest.raises(UnknownColumnError, match="Did you mean 'title'"):
         reorder(encode({"title": ["a"], "year": ["b"]}), "ggr", [("titel", "year")])
@@ -198,22 +187,6 @@ def test_no_other_order_hits_more_in_a_bounded_cache_than_tree_for_this_cache(
 
     others = hit("original"), hit("fixed"), hit("ggr"), hit("tree", None)
     assert hit("tree") >= max(others)
-
-
-@pytest.mark.parametrize("tokenizer", [None, letters])
-@pytest.mark.parametrize("count", [3, pytest.param(20, marks=pytest.mark.long)])
-def test_values_that_begin_alike_count_where_tokens_are_saved(
-    count: int, tokenizer: Encode | None
-) -> None:
-    rng = np.random.default_rng(0)
-    for _ in range(count):
-        data = {name: [f"{v:06}" for v in rng.integers(0, 3000, 30)] for name in "abc"}
-        tree = reorder(data, "tree", tokenizer=tokenizer).report
-        fixed = reorder(data, "fixed", tokenizer=tokenizer).report
-        assert tree.phr >= fixed.phr
-        assert tree.phc >= fixed.phc
-        if tree.tokens and fixed.tokens:
-            assert tree.tokens.unlimited >= fixed.tokens.unlimited
 
 
 @pytest.mark.parametrize("method", ["ggr", pytest.param("tree", marks=pytest.mark.long)])

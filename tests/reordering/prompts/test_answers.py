@@ -99,14 +99,6 @@ def test_answers_return_to_their_rows_whatever_the_order_of_results(
     assert (answers.errors, answers.problems) == ({}, ())
 
 
-def test_answers_are_a_column_of_the_table(schedule: Schedule, lines: Lines, path: Path) -> None:
-    answers = schedule.read_answers(providers.write_results(path, reversed(lines)))
-    table = pa.table(TABLE).append_column("answer", answers.values)
-    assert table["answer"].to_pylist() == [f"answer {row}" for row in range(4)]
-    assert len(answers.failed) == 0
-    assert str(answers) == "4 of 4 rows have an answer."
-
-
 def test_rows_without_a_result_are_told_and_can_be_sent_again(
     schedule: Schedule, lines: Lines, form: FormName, tmp_path: Path
 ) -> None:

@@ -203,15 +203,6 @@ def test_a_batch_beyond_the_limit_of_requests_goes_to_several_files(
     assert rows_of(written.paths) == schedule.rows.tolist()
 
 
-def test_no_file_is_larger_than_the_limit(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    limited(monkeypatch, size=1000)
-    written = write(movies(12), path)
-    sizes = [each.stat().st_size for each in written.paths]
-    assert max(sizes) <= 1000 < sum(sizes)
-    first = providers.requests(written.paths[1:])[0]
-    assert sizes[0] + len(json.dumps(first, ensure_ascii=False, separators=(",", ":"))) + 1 > 1000
-
-
 def test_files_are_as_full_as_their_limits_allow(path: Path) -> None:
     for texts, size, expected in values(__file__, "full_files.txt"):
         lines = [text.encode() for text in texts]

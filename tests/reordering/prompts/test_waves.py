@@ -161,11 +161,6 @@ def test_only_prefixes_of_the_minimum_are_worth_a_wave() -> None:
     assert sent_in(schedule.waves("", price="gpt-4o-mini")) == [[0, 1, 2]]
 
 
-def test_a_rate_does_not_matter_in_waves() -> None:
-    slow = nested(requests_per_minute=1)
-    assert sent_in(slow.waves("Is it?")) == sent_in(nested().waves("Is it?"))
-
-
 def test_wrong_settings_are_refused() -> None:
     wrong: dict[str, dict[str, Any]] = {
         "waves is 0; it must be a whole number of at least 1": {"most": 0},
