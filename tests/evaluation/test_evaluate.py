@@ -156,14 +156,6 @@ def test_the_columns_of_several_statements_are_found_when_they_have_run(con: Con
     assert rq.evaluate(con, query, "truth").right == 1
 
 
-def test_parameters_reach_the_query(con: Connection) -> None:
-    pairs(con, ["a", "b"], ["a", "a"])
-    query = "SELECT LLM($ask, said) AS guess, truth FROM t WHERE id < $most"
-    assert rq.evaluate(con, query, "truth", params={"ask": "x", "most": 1}).rows == 1
-    with pytest.raises(ConfigError, match="Did you mean 'truth'"):
-        rq.evaluate(con, query, "truh", params={"ask": "x", "most": 1})
-
-
 def test_a_query_that_is_wrong_is_told_as_by_the_connection(con: Connection) -> None:
     pairs(con, ["a"], ["a"])
     for query in ("SELECT nothing FROM t", "SELECT said,\n, , truth FROM t", ""):
@@ -198,13 +190,6 @@ def test_rows_are_paired_by_key(con: Connection) -> None:
     assert found.p_value == pytest.approx(0.25)
     assert "accuracy 0.625 and 1.000 (+0.375) on 8 rows" in repr(found)
     assert found._repr_html_().count("<td") == 6
-
-
-def test_the_other_way_round_gains_are_losses(con: Connection) -> None:
-    first, second = scored(con, "aaabbbaa"), scored(con, "abaabbba")
-    one, other = first.compare(second), second.compare(first)
-    assert (one.gained, one.lost) == (other.lost, other.gained)
-    assert one.p_value == other.p_value
 
 
 def test_rows_of_only_one_are_told_and_not_compared(con: Connection) -> None:

@@ -144,19 +144,6 @@ def _size(trie: Any) -> int:
     return sum(1 + _size(below) for below in trie.values())
 
 
-def test_a_wide_bag_and_long_memory_are_ordered_soon() -> None:
-    rng = random.Random(0)
-    texts = [f"{number} {'x' * 50}" for number in range(60)]
-    orders = Orders()
-    for _ in range(30):
-        order_bags([ask(*rng.sample(texts, 40))], orders)
-    queries = [ask(*rng.sample(texts, 40)) for _ in range(30)]
-    found = order_bags(queries, orders)
-    assert [sorted(items_of(query)[0]) for query in found] == [
-        sorted(items_of(query)[0]) for query in queries
-    ]
-
-
 @given(st.lists(local_queries, min_size=1, max_size=3))
 def test_only_the_order_in_bags_changes(trees: list[Node]) -> None:
     roots = [optimize(tree) for tree in trees]
@@ -211,14 +198,3 @@ def test_a_bag_in_another_order_is_found_in_the_cache(con: Connection) -> None:
     assert cached(again) >= prompted(first) - 16
     more = con.run(ask(D, B, A, C, after="And why?"))
     assert cached(more) > 0.6 * prompted(more)
-
-
-def test_a_bulk_reuses_bags_that_share_items(con: Connection) -> None:
-    texts = [f"{number}: {'word ' * 30}\n" for number in range(6)]
-    rng = random.Random(5)
-    queries = [ask(*rng.sample(texts, 4), before="Bulk.\n", after=f"{n}?") for n in range(20)]
-    results = con.run_bulk(queries)
-    tokens = sum(map(prompted, results))
-    assert sum(map(cached, results)) > 0.5 * tokens
-    single = con.run(queries[7])
-    assert single.text == results[7].text

@@ -29,12 +29,6 @@ def switches(rows: Sequence[Sequence[str]]) -> int:
     return sum(not set(a) & set(b) for a, b in pairwise(rows))
 
 
-def test_results_come_in_the_order_given() -> None:
-    queries = [question(n, PASSAGES[n % 3], PASSAGES[n % 3 + 3]) for n in range(9)]
-    results = run_bulk(queries, Fake())
-    assert [result.text[:2] for result in results] == [f"Q{n}" for n in range(9)]
-
-
 def test_queries_that_share_passages_are_asked_one_after_another() -> None:
     backend = Fake()
     rng = random.Random(3)
@@ -86,18 +80,6 @@ def test_a_passage_of_several_texts_is_one_and_what_is_nested_in_it_is_another()
     assert passages(span.generate(span.plus(nested("other"), "x")))[0] != whole
 
 
-def test_queries_that_share_passages_of_several_texts_are_asked_one_after_another() -> None:
-    backend = Fake()
-    rows = [PASSAGES[n % 4] for n in range(16)]
-    queries = [
-        span.generate(f"q{n}\n", span.plus(span.seq("Title:\n", row), f"{n}"))
-        for n, row in enumerate(rows)
-    ]
-    run_bulk(queries, backend)
-    asked = [[p for p in PASSAGES if p in prompt] for prompt in backend.asked]
-    assert switches(asked) == 3
-
-
 def test_a_query_that_fails_does_not_stop_the_others() -> None:
     def reply(text: str) -> Answer | str:
         return Answer(None, Finish.ERROR, "no luck") if "bad" in text else text
@@ -108,12 +90,6 @@ def test_a_query_that_fails_does_not_stop_the_others() -> None:
     assert bad.error == "At generate: no luck"
     assert bad.texts == ()
     assert "nothing to read" in str(empty.error)
-
-
-def test_queries_of_one_sampling_go_in_one_call() -> None:
-    backend = Fake()
-    run_bulk([span.generate(f"{n}") for n in range(200)], backend)
-    assert len(backend.calls) == 1
 
 
 @pytest.mark.parametrize("count", [1, WINDOW, 3 * WINDOW])
@@ -128,13 +104,6 @@ def test_nested_queries_run_in_a_window_so_that_what_is_inside_stays_in_the_cach
     assert [result.text for result in results] == [
         f"JUDGE [INNER {n}>{len(f'inner {n}')}]X" for n in range(count)
     ]
-
-
-def test_progress_counts_all_generations() -> None:
-    seen: list[tuple[str, int, int]] = []
-    queries = [span.generate("judge ", span.plus(span.generate(t), "x")) for t in "ab"]
-    run_bulk(queries, Fake(), progress=lambda *event: seen.append(event))
-    assert seen[-1] == ("generations", 4, 4)
 
 
 def test_a_bulk_is_a_list_and_a_cache_has_a_size() -> None:

@@ -15,7 +15,7 @@ transformers = pytest.importorskip("transformers")
 from relquery.demo import model_path  # noqa: E402
 from training.batches import batches, encode  # noqa: E402
 from training.forced import block_sparse  # noqa: E402
-from training.lessons.lessons import END, Lesson, Mix, Piece, lessons, needle_lessons  # noqa: E402
+from training.lessons.lessons import Lesson, Mix, lessons, needle_lessons  # noqa: E402
 from training.tokenizer import PAD_ID  # noqa: E402
 
 MIX = Mix((0, 7), 0.3, 0.3, 0.5, 6, (1, 1, 1, 1))
@@ -31,16 +31,6 @@ def test_pieces_tokenised_apart_are_the_tokens_of_the_whole_text(tokenizer: Any)
     for lesson, made in zip(drawn, encode(tokenizer, drawn), strict=True):
         assert made.tokens == tokenizer("".join(piece.text for piece in lesson))["input_ids"]
         assert not any(made.modules)
-
-
-def test_the_tokens_of_an_answer_share_the_root_of_its_length_and_context_weighs_nothing(
-    tokenizer: Any,
-) -> None:
-    answer = Piece("The Silver Harbor is it" + END, learned=True)
-    [(tokens, weights, _)] = encode(tokenizer, [[Piece("<|user|>Is it?<|assistant|>"), answer]])
-    learned = [weight for weight in weights if weight]
-    assert weights[: len(tokens) - len(learned)] == [0.0] * (len(tokens) - len(learned))
-    assert sum(learned) == pytest.approx(len(learned) ** 0.5)
 
 
 def test_batches_hold_every_lesson_once_and_no_more_tokens_than_allowed(tokenizer: Any) -> None:

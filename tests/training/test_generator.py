@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from itertools import islice, pairwise
+from itertools import islice
 from random import Random
 
 import pyarrow.parquet as pq
@@ -14,10 +14,10 @@ from relquery.errors import TableError
 from training.domains.rows import Domain, Kind
 from training.domains.split import Split
 from training.lessons.evaluate import GOALS, score
-from training.lessons.generator import DOMAINS, examples, pick_fields, shuffled
+from training.lessons.generator import DOMAINS, examples
 from training.lessons.lessons import END, Mix, lessons
 from training.lessons.prompt import Prompt
-from training.lessons.tables import CHILDREN, PARENTS, rows, tables
+from training.lessons.tables import tables
 
 KEY_FIELDS = {
     "movies": ("reviewcontent", "critic", "movietitle", "movieinfo", "director"),
@@ -52,27 +52,6 @@ def test_no_key_text_of_a_held_out_row_can_occur_in_training(domain: Domain) -> 
     assert all(Split.HELD_OUT.owns(text) for text in held_out)
 
 
-@kinds
-def test_a_prompt_holds_the_needed_fields_among_others_in_changing_order(kind: Kind) -> None:
-    drawn = list(islice(examples(1, Split.TRAIN, kind), 300))
-    for example in drawn:
-        names = [name for name, _ in example.prompt.fields]
-        assert set(example.ask.needs) <= set(names)
-        assert len(set(names)) == len(names)
-    assert {len(example.prompt.fields) for example in drawn} >= {2, 5, 7}
-    assert len({example.prompt.fields[0][0] for example in drawn}) > 10
-
-
-@kinds
-def test_a_shuffled_question_differs_in_the_order_of_its_fields_alone(kind: Kind) -> None:
-    rng = Random(0)
-    for example in islice(examples(1, Split.TRAIN, kind), 50):
-        other = shuffled(example, rng)
-        assert (other.answer, other.prompt.query) == (example.answer, example.prompt.query)
-        assert sorted(other.prompt.fields, key=str) == sorted(example.prompt.fields, key=str)
-        assert len(example.prompt.fields) == 1 or other.prompt.fields != example.prompt.fields
-
-
 def test_the_user_turn_is_the_query_and_the_fields_as_json_one_a_line() -> None:
     prompt = Prompt("Is it?", (("title", 'The "Red" Wolf'), ("year", 7)))
     text = prompt.messages[1]["content"]
@@ -102,23 +81,6 @@ def test_a_lesson_learns_answers_and_only_answers() -> None:
         assert sum(text.count("<|assistant|>") for text, _, _ in lesson) == len(learned)
 
 
-def test_a_recall_lesson_learns_values_that_stand_in_its_context() -> None:
-    mix = Mix((0, 4), 1.0, 0.0, 0.0, 6, (1, 1, 1, 1))
-    for lesson in islice(lessons(Random(1), mix), 100):
-        assert all(text.rstrip('",') in lesson[0][0] for text, learn, _ in lesson if learn)
-
-
-@domains
-def test_a_table_is_a_join_whose_parent_values_repeat_in_no_grouped_order(domain: Domain) -> None:
-    drawn = [row.fields for row in rows(domain)]
-    parent = next(field for field in KEY_FIELDS[domain.name][2:] if field in drawn[0])
-    values = [row[parent] for row in drawn]
-    assert len(drawn) >= 1000
-    assert len(set(values)) == PARENTS
-    assert max(values.count(value) for value in set(values)) <= CHILDREN[1]
-    assert sum(a == b for a, b in pairwise(values)) < 0.1 * len(values)
-
-
 @pytest.mark.parametrize("name", TABLES)
 def test_a_bundled_table_is_what_the_generator_writes(name: str) -> None:
     assert table_path(name).stat().st_size < 500_000
@@ -128,12 +90,6 @@ def test_a_bundled_table_is_what_the_generator_writes(name: str) -> None:
 def test_an_unknown_table_is_named_with_those_there_are() -> None:
     with pytest.raises(TableError, match="movies, tickets, products, films"):
         table_path("movie")
-
-
-def test_fields_are_picked_once_each_even_when_more_are_wanted_than_there_are() -> None:
-    row = DOMAINS[0].row(Random(1), Split.TRAIN)
-    picked = pick_fields(Random(2), row, ("critic",), 50)
-    assert sorted(picked, key=str) == sorted(row.fields.items(), key=str)
 
 
 def test_a_perfect_model_scores_one_and_a_mute_one_nothing() -> None:
