@@ -43,19 +43,22 @@ def test_a_function_is_a_schema() -> None:
     )
 
 
-def said(markup: str) -> str:
-    (message,) = as_text(MarkupPrompt.parse(markup, travel.schema))
+def spoken(function: PromptFunction, markup: str) -> str:
+    (message,) = as_text(MarkupPrompt.parse(markup, function.schema))
     return str(message.content)
 
 
 def test_a_call_makes_a_prompt() -> None:
     made = travel('3 "long" days', place="rome", budget=True, text="Where < there?")
-    assert said(made) == (
+    assert spoken(travel, made) == (
         'Hello.\nI travel for 3 "long" days & more.\nTo Rome,\ncheaply.\nWhere < there?'
     )
-    assert said(travel("a week", "tokyo")) == "Hello.\nI travel for a week & more.\nTo Tokyo."
-    assert said(travel("a week", "oslo")).endswith("Anywhere.")
-    assert said(travel("a week", "rome")).endswith("in style.")
+    assert (
+        spoken(travel, travel("a week", "tokyo"))
+        == "Hello.\nI travel for a week & more.\nTo Tokyo."
+    )
+    assert spoken(travel, travel("a week", "oslo")).endswith("Anywhere.")
+    assert spoken(travel, travel("a week", "rome")).endswith("in style.")
 
 
 @schema
@@ -83,11 +86,6 @@ def chosen(sea: bool) -> None:
     else:
         "On land."
     "Last."
-
-
-def spoken(function: PromptFunction, markup: str) -> str:
-    (message,) = as_text(MarkupPrompt.parse(markup, function.schema))
-    return str(message.content)
 
 
 def test_each_string_is_a_line() -> None:

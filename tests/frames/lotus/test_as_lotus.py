@@ -1,14 +1,22 @@
-"""Results have the columns, index and dtypes that LOTUS 1.2.4 gives."""
+"""Results are as LOTUS 1.2.4 gives them, also with examples and cascades."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
 import pytest
 
+from relquery.connection import connect
 from relquery.errors import ConfigError
+from relquery.frames import lotus
+from relquery.frames.lotus.models import LM
+from relquery.frames.lotus.types import CascadeArgs
+from relquery.prompt import Answer, Finish
 from tests.frames.model import says_yes
+from tests.sql.fakes import FakeBackend, Fields
 
 pytestmark = pytest.mark.usefixtures("configured")
 
@@ -91,3 +99,88 @@ def test_only_verbs_that_have_stats_in_lotus_return_them() -> None:
     assert stats["total_llm_calls"] == 3
     kept, _ = LEFT.sem_filter("{a} is odd", return_stats=True)
     assert isinstance(kept, pd.DataFrame)
+
+
+TABLE = pd.DataFrame({"t": [f"row {at}" for at in range(300)]})
+VERB = "sem_filter"
+ARGS = CascadeArgs(recall_target=0.8, precision_target=0.8, failure_probability=0.1)
+
+
+def is_even(query: str, fields: Fields) -> str:
+    return "No" if int(fields["t"].split()[1]) % 2 else "Yes"
+
+
+def guess(query: str, fields: Fields) -> Answer:
+    yes = 0.99 if is_even(query, fields) == "Yes" else 0.01
+    scores = {"Yes": math.log(yes), "No": math.log(1 - yes)}
+    return Answer("Yes" if yes > 0.5 else "No", Finish.STOP, scores=scores)
+
+
+@pytest.fixture
+def strong() -> Iterator[FakeBackend]:
+    backend, helper = FakeBackend(is_even, "strong"), FakeBackend(guess, "helper")
+    with connect(backend, form="json", progress=False) as con:
+        lm, helping = LM(model=con), LM(model=connect(helper, form="json", progress=False))
+        with lotus.settings.context(lm=lm, helper_lm=helping):
+            yield backend
+
+
+def test_a_filter_asks_the_helper_first(strong: FakeBackend) -> None:
+    found, stats = getattr(TABLE, VERB)("{t} is even", cascade_args=ARGS, return_stats=True)
+
+    assert len(strong.asked) < 0.7 * len(TABLE)
+    assert stats["total_llm_calls"] == len(strong.asked) + len(TABLE)
+    assert found["t"].tolist() == TABLE["t"][::2].tolist()
+
+
+def test_a_cascade_needs_a_helper(strong: FakeBackend) -> None:
+    with (
+        lotus.settings.context(helper_lm=None),
+        pytest.raises(ConfigError, match="none is configured"),
+    ):
+        getattr(TABLE, VERB)("{t} is even", cascade_args=ARGS)
+
+
+COURSES: Any = pd.DataFrame({"name": ["Algebra", "Logic", "Cooking"], "year": [1, 2, 3]})
+
+
+def test_a_filter_sees_rows_with_yes_or_no(backend: FakeBackend) -> None:
+    examples = pd.DataFrame({"name": ["Why {name}?", None], "Answer": [True, False], "more": 1})
+    kept = COURSES.sem_filter("{name} is hard", examples=examples)
+    asked = (
+        'Is this true? "name" is hard\n\nExamples:\n{"name": "Why {name}?"}\nAnswer: Yes\n'
+        '{"name": null}\nAnswer: No'
+    )
+    assert {query.removesuffix("\nAnswer Yes or No.") for query in backend.queries} == {asked}
+    hard = [name for name in COURSES["name"] if says_yes(asked, {"name": name})]
+    assert kept["name"].tolist() == hard
+
+
+def test_a_map_sees_rows_with_texts_of_the_columns_that_it_names(backend: FakeBackend) -> None:
+    examples = pd.DataFrame({"year": [7], "name": ["Ünï"], "Answer": ["{so} it is"]})
+    COURSES.sem_map("Say {name} of {year}", examples=examples)
+    shown = '{"name": "Ünï", "year": 7}\nAnswer: {so} it is'
+    assert {query for query in backend.queries if query.endswith(shown)} == set(backend.queries)
+
+
+def test_a_join_takes_examples_without_sides(backend: FakeBackend) -> None:
+    skills = pd.DataFrame({"skill": ["Math"]})
+    examples = pd.DataFrame({"name": ["Algebra"], "skill": ["Math"], "Answer": ["yes"]})
+    COURSES.sem_join(skills, "{name:left} helps with {skill:right}", examples=examples)
+    shown = 'Examples:\n{"name": "Algebra", "skill": "Math"}\nAnswer: Yes\nAnswer Yes or No.'
+    assert all(query.endswith(shown) for query in backend.queries)
+    assert backend.queries
+
+
+@pytest.mark.parametrize(
+    ("examples", "message"),
+    [
+        (pd.DataFrame({"name": ["a"]}), "no column 'Answer'"),
+        (pd.DataFrame({"title": ["a"], "Answer": [True]}), "no column 'name', which the instr"),
+        (pd.DataFrame({"name": ["a"], "Answer": ["maybe"]}), "'maybe'; it must be Yes or No"),
+        ([{"name": "a", "Answer": True}], "is a list. It must be a DataFrame"),
+    ],
+)
+def test_examples_of_another_form_are_refused(examples: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=f"examples of sem_filter .*{message}"):
+        COURSES.sem_filter("{name} is hard", examples=examples)

@@ -1,10 +1,11 @@
-"""Instructions name columns in braces."""
+"""Instructions name columns in braces, and outputs are names with types."""
 
 from __future__ import annotations
 
 import pytest
 
 from relquery.errors import ConfigError, UnknownColumnError
+from relquery.frames.arguments import NewColumn, read_outputs
 from relquery.frames.expressions import check_named, finder, read_langex
 
 COLUMNS = ("review", "Course Name", 'odd "name"', "x{y")
@@ -60,3 +61,21 @@ def test_a_claim_is_asked_as_a_question_and_a_question_as_it_is() -> None:
 
 def test_a_criterion_has_no_question_mark() -> None:
     assert read_langex("Best {review}?", finder(COLUMNS), verb="v").criterion.prompt == "Best {0}"
+
+
+def test_outputs_are_read() -> None:
+    for text, *outputs in [
+        ("tag", ("tag", "VARCHAR")),
+        ("tag VARCHAR", ("tag", "VARCHAR")),
+        ("_map", ("_map", "VARCHAR")),
+        ('"my tag" INTEGER', ("my tag", "INTEGER")),
+        ("a DECIMAL(1,2), b ENUM('x, y')", ("a", "DECIMAL(1,2)"), ("b", "ENUM('x, y')")),
+        ('"a,""b" INT[]', ('a,"b', "INT[]")),
+    ]:
+        assert read_outputs(text, "sem_map") == tuple(NewColumn(*one) for one in outputs)
+
+
+def test_other_texts_are_refused() -> None:
+    for text in ("", ",", "a INT,", "(x)", None, "a INT, A INT"):
+        with pytest.raises(ConfigError, match="output of sem_map"):
+            read_outputs(text, "sem_map")
