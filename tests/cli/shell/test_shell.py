@@ -15,7 +15,7 @@ from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 from relquery.cli.interrupt import deferred, interruptible
-from relquery.cli.shell.reader import history_file, line_reader, open_history, prompt_reader
+from relquery.cli.shell.reader import open_history, prompt_reader
 from relquery.cli.shell.session import Screen, Session
 from relquery.cli.shell.start import completer, converse, run_entries
 from relquery.cli.sql.options import ConnectionOptions
@@ -160,27 +160,6 @@ def test_columns_in_a_narrow_terminal_are_lines(say: Say, monkeypatch: pytest.Mo
     assert "prompt" in err
 
 
-def test_a_terminal_that_cannot_move_its_cursor_gets_lines(
-    session: Session, capsys: pytest.CaptureFixture[str]
-) -> None:
-    lines = iter(["SELECT 'a", "b' AS n", ";", ".explain on", "SELECT LLM('up', 1);", "yes"])
-    prompts = []
-
-    def line(prompt: str) -> str:
-        prompts.append(prompt)
-        try:
-            return next(lines)
-        except StopIteration:
-            raise EOFError from None
-
-    reader = line_reader(line)
-    session.ask = reader.is_yes
-    converse(session, reader)
-    assert "a\\nb" in capsys.readouterr()[0]
-    assert prompts[:4] == ["relquery> ", "     ...> ", "     ...> ", "relquery> "]
-    assert "Send 1 call? [y/N] " in prompts
-
-
 def test_options_are_those_of_the_command(setup: ConnectionOptions, loaded: list[str]) -> None:
     given = replace(setup, order="original", guard=0.5, max_tokens=3, model="m")
     session = Session.open(given, Screen(), lambda question: False)
@@ -191,37 +170,41 @@ def test_options_are_those_of_the_command(setup: ConnectionOptions, loaded: list
     session.close()
 
 
-def test_the_file_is_in_the_folder_for_state(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Path, "home", lambda: Path("/home/ann"))
-    assert history_file({"XDG_STATE_HOME": "/s"}) == Path("/s/relquery/history")
-    for given in ({}, {"XDG_STATE_HOME": "relative"}):
-        assert history_file(given, "linux") == Path("/home/ann/.local/state/relquery/history")
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file of the history."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    return tmp_path / "relquery" / "history"
 
 
-def test_entries_of_several_lines_are_there_in_the_next_session(tmp_path: Path) -> None:
-    path = tmp_path / "new" / "history"
-    first = open_history(path)
+def test_entries_of_several_lines_are_there_in_the_next_session(kept: Path) -> None:
+    first = open_history()
     first.append_string("SELECT 1;")
     first.append_string("SELECT\n'ü';")
-    assert list(open_history(path).load_history_strings()) == ["SELECT\n'ü';", "SELECT 1;"]
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert list(open_history().load_history_strings()) == ["SELECT\n'ü';", "SELECT 1;"]
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    assert stat.S_IMODE(kept.parent.stat().st_mode) == 0o700
 
 
-def test_a_file_is_closed_to_others_and_odd_bytes_do_no_harm(tmp_path: Path) -> None:
-    path = tmp_path / "history"
-    path.touch(0o644)
-    open_history(path)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    path.write_bytes(b"\n# then\n+SELECT '\xff\xfe';\n")
-    history = open_history(path)
+def test_a_file_is_closed_to_others_and_odd_bytes_do_no_harm(kept: Path) -> None:
+    kept.parent.mkdir()
+    kept.touch(0o644)
+    open_history()
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    kept.write_bytes(b"\n# then\n+SELECT '\xff\xfe';\n")
+    history = open_history()
     assert list(history.load_history_strings()) == ["SELECT '\ufffd\ufffd';"]
     history.append_string("SELECT '\udcff';")  # half a character, as a terminal may send it
-    assert len(list(open_history(path).load_history_strings())) == 2
+    assert len(list(open_history().load_history_strings())) == 2
 
 
-def test_a_session_needs_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "file").touch()
-    for path in (tmp_path, tmp_path / "file" / "history"):
-        assert isinstance(open_history(path), InMemoryHistory)
-        assert "The history is not kept" in capsys.readouterr().err
+def test_a_session_needs_no_file(
+    kept: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept.mkdir(parents=True)
+    assert isinstance(open_history(), InMemoryHistory)
+    monkeypatch.setenv("XDG_STATE_HOME", "relative")
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("os.path.expanduser", lambda path: path)  # as where no user has a name
+    assert isinstance(open_history(), InMemoryHistory)
+    assert capsys.readouterr().err.count("The history is not kept") == 2

@@ -38,9 +38,6 @@ FUNCTIONS = {
 }
 """The functions of relquery, and the arguments of each."""
 
-SEARCHING = frozenset({"passages", "ai_search", "ai_dedup"})
-"""Functions whose first argument names a table in quotes."""
-
 BEFORE_A_TABLE = frozenset({"DESCRIBE", "FROM", "INTO", "JOIN", "SUMMARIZE", "TABLE", "UPDATE"})
 """Keywords that a table follows."""
 
@@ -61,7 +58,6 @@ Tables = Mapping[str, Sequence[str]]
 """Columns by table."""
 Words = Callable[[], Iterable[str]]
 _TYPED = re.compile(r'(?:("[^"]+"|[\w.]+)\.)?(\w*)$')
-_IN_BRACES = re.compile(r"\{(?:(\w+)\.)?(\w*)$")
 _PLAIN_NAME = re.compile(r"[^\W\d]\w*")
 _FILES = PathCompleter(expanduser=True, file_filter=lambda path: "/." not in path)
 
@@ -80,7 +76,7 @@ class ShellCompleter(Completer):
         line = document.current_line_before_cursor.lstrip()
         if not before and line.startswith("."):
             yield from self._of_command(line, event)
-        else:
+        elif not is_open(before):
             yield from self._of_statement(before, document.text_after_cursor)
 
     def _of_command(self, line: str, event: CompleteEvent) -> Iterator[Completion]:
@@ -96,31 +92,26 @@ class ShellCompleter(Completer):
             yield from _FILES.get_completions(Document(path), event)
 
     def _of_statement(self, before: str, after: str) -> Iterator[Completion]:
-        tables, read = self._tables(), pieces(before)
-        end = next((token.start for token in pieces(after) if token.text == ";"), len(after))
-        words = set(re.findall(r"\w+", (before + after[:end]).lower()))
+        tables = self._tables()
+        words = set(re.findall(r"\w+", f"{before} {after}".lower()))
         named = {
             name: tables[name] for name in tables if {*re.findall(r"\w+", name.lower())} <= words
         }
-        if is_open(before):
-            if read and read[-1].is_quoted:
-                yield from _in_text(before, named or tables, tables)
-            return
         typed = _TYPED.search(before)
         assert typed is not None  # it matches nothing, too
         table, word = typed[1], typed[2]
         if table is not None:
-            table_name = tables.get(table.strip('"'))
-            yield from _columns(
-                word, named or tables if table_name is None else {table: table_name}
-            )
+            own = tables.get(table.strip('"'))  # None for a table by another name
+            yield from _columns(word, named or tables if own is None else {table: own})
             return
+        read = pieces(before)
         last = [piece.text.upper() for piece in (read[:-1] if word else read)][-1:]
-        if not last or last[0] not in BEFORE_A_TABLE:
-            yield from _columns(word, named or tables)
+        if last and last[0] in BEFORE_A_TABLE:
+            yield from _matching(map(_as_sql, tables), word, "table")
+            return
+        yield from _columns(word, named or tables)
         yield from _matching(map(_as_sql, tables), word, "table")
-        if not last or last[0] not in BEFORE_A_TABLE:
-            yield from _functions_and_keywords(word)
+        yield from _functions_and_keywords(word)
 
 
 def _functions_and_keywords(word: str) -> Iterator[Completion]:
@@ -130,19 +121,6 @@ def _functions_and_keywords(word: str) -> Iterator[Completion]:
             yield Completion(f"{text}(", -len(word), f"{text}({arguments})", "relquery")
     if word:
         yield from _matching(map(str.lower, KEYWORDS) if word.islower() else KEYWORDS, word)
-
-
-def _in_text(before: str, named: Tables, tables: Tables) -> Iterator[Completion]:
-    """Columns in braces; tables and their columns if the text says what a function searches."""
-    *read, text = pieces(before)
-    inside = _IN_BRACES.search(before, text.start)
-    function = [token.text.lower() for token in read[-2:]]
-    if inside is not None:
-        yield from _columns(inside[2], named)
-    elif len(function) == 2 and function[0] in SEARCHING and function[1] == "(":
-        typed = before[text.start + 1 :]
-        of_columns = (f"{name}.{column}" for name in tables for column in tables[name])
-        yield from _matching(of_columns if "." in typed else tables, typed, "searched")
 
 
 def _columns(word: str, tables: Tables) -> Iterator[Completion]:

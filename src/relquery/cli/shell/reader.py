@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import typer
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import Completer
 from prompt_toolkit.enums import DEFAULT_BUFFER
@@ -24,8 +23,6 @@ from pygments.lexers.sql import SqlLexer  # type: ignore[import-untyped]
 from relquery.cli.shell.entries import is_whole
 from relquery.cli.terminal import say
 
-_OWNER = 0o600
-_OWNERS_FOLDER = 0o700
 _PROMPT = "relquery> "
 _CONTINUED = "     ...> "
 
@@ -39,26 +36,20 @@ class _File(FileHistory):
             super().store_string(string)
 
 
-def history_file(environment: Mapping[str, str], platform: str = sys.platform) -> Path:
-    """The history file, in the user's state folder. Raises RuntimeError without a home folder."""
-    given = Path(environment.get("XDG_STATE_HOME", ""))
-    if given.is_absolute():
-        return given / "relquery" / "history"
-    if platform in ("win32", "darwin"):
-        return Path(typer.get_app_dir("relquery", roaming=False)) / "history"
-    return Path.home() / ".local" / "state" / "relquery" / "history"
-
-
-def open_history(path: Path) -> History:
-    """The history in a file, which is created if needed; else one for this session alone."""
+def open_history() -> History:
+    """The history in the user's state folder, in a file of the user's own; else one for this
+    session alone."""
+    given = Path(os.environ.get("XDG_STATE_HOME", ""))
     try:
-        path.parent.mkdir(_OWNERS_FOLDER, parents=True, exist_ok=True)
-        with open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, _OWNER), "a+b") as file:
+        folder = given if given.is_absolute() else Path.home() / ".local" / "state"
+        path = folder / "relquery" / "history"
+        path.parent.mkdir(0o700, parents=True, exist_ok=True)
+        with path.open("a+b") as file:
+            path.chmod(0o600)
             file.seek(0)
             file.read(1)
-        path.chmod(_OWNER)
-    except OSError as error:
-        say(f"The history is not kept: {path} cannot be used ({error.strerror}).")
+    except (OSError, RuntimeError) as error:  # RuntimeError: there is no home folder
+        say(f"The history is not kept: {error}. Set XDG_STATE_HOME to a folder that can be used.")
         return InMemoryHistory()
     return _File(str(path))
 
@@ -99,33 +90,11 @@ def prompt_reader(
     return LineReader(session.prompt, PromptSession[str](output=output).prompt)
 
 
-def line_reader(line: Callable[[str], str] = input) -> LineReader:
-    """A reader of lines, for terminals that cannot move the cursor."""
-
-    def read() -> str:
-        text = line(_PROMPT)
-        while not is_whole(text):
-            text = f"{text}\n{line(_CONTINUED)}"
-        return text
-
-    return LineReader(read, line)
-
-
 def open_reader(completer: Completer, *, keeps_history: bool) -> LineReader:
     """The reader that fits the terminal of this process."""
-    if os.environ.get("TERM", "").lower() in ("dumb", "unknown"):
-        return line_reader()
     # If results go to a file, the person still sees what they type.
     output = None if sys.stdout.isatty() else create_output(sys.stderr)
-    return prompt_reader(_history() if keeps_history else InMemoryHistory(), completer, output)
-
-
-def _history() -> History:
-    try:
-        return open_history(history_file(os.environ))
-    except RuntimeError:
-        say("The history is not kept: there is no home folder. Set XDG_STATE_HOME.")
-        return InMemoryHistory()
+    return prompt_reader(open_history() if keeps_history else InMemoryHistory(), completer, output)
 
 
 def _bindings() -> KeyBindings:
