@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from benchmarks import harness
-from relquery.cli.exits import ERROR
+from relquery.cli.command import ERROR
 from relquery.cli.terminal import errors_console
 from relquery.errors import RelqueryError
 

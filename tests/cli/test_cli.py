@@ -17,10 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from relquery.cli.app import COMMANDS, command
-from relquery.cli.sql.output import Came, what_is_kept
 from relquery.cli.terminal import Lines
 from relquery.ledger import Ledger
-from relquery.progress.watch import Watch
 from tests.cases import cases
 from tests.cli.conftest import Run
 from tests.sql.host.test_statement_thread import SLOW
@@ -284,24 +282,6 @@ def test_help_shows_an_example(relquery: Run, name: str) -> None:
     out, _ = relquery(name, "--help")
     assert "Example" in out
     assert "demo:movies" in out
-
-
-def test_an_interrupt_before_the_first_new_answer_tells_of_known_ones(tmp_path: Path) -> None:
-    came = Came()
-    advance = came.counting(Watch(lambda stage, done, total: None))
-    advance("filter 1", 55, 300)
-    ledger = Ledger.open(tmp_path / "run.db")
-    assert what_is_kept(ledger, came) == (
-        f"No new answer had arrived; the 55 known ones stay in {ledger.path}. "
-        "Run the same command to go on."
-    )
-    advance("filter 1", 56, 300)
-    assert (came.known, came.answers) == (55, 1)
-    came = Came()
-    advance = came.counting(Watch(lambda stage, done, total: None))
-    for done in (0, 1, 2, 40, 41):  # a guard first, then the rest, of which some are known
-        advance("filter 1", done, 50)
-    assert (came.known, came.answers) == (38, 3)
 
 
 @pytest.mark.long

@@ -12,7 +12,7 @@ import pytest
 from benchmarks.standin.http import Json
 from benchmarks.standin.server import Reply, Scripted, Silence, question, serving
 from benchmarks.standin.wires.openai_chat import completion
-from relquery.cli.exits import ROWS_LOST
+from relquery.cli.command import ROWS_LOST
 from tests.cases import cases
 from tests.cli.conftest import Run
 

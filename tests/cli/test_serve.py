@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 import re
 import signal
@@ -13,7 +12,6 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +21,9 @@ from typer.testing import CliRunner
 
 from relquery.cli import keys
 from relquery.cli.app import app
-from relquery.cli.serve import serve
 from relquery.errors import ConfigError
 from relquery.serve.auth import hash_of, read_keys, write_keys
 from relquery.serve.logs import QUIET
-from relquery.serve.settings import ServeConfig
 from tests.cases import cases
 
 
@@ -77,23 +73,6 @@ def test_keys_added_at_once_are_all_kept(tmp_path: Path, monkeypatch: pytest.Mon
     with ThreadPoolExecutor(2) as threads:
         assert list(threads.map(lambda name: keys.add(name, path), names)) == [None, None]
     assert sorted(key.name for key in read_keys(path)) == list(names)
-
-
-def test_every_setting_of_a_server_is_an_option_of_the_command() -> None:
-    elsewhere = {
-        "options",
-        "names",
-        "adapters",
-        "others",
-        "tables",
-        "origins",
-    }  # as engine's, and under other names
-    options = set(inspect.signature(serve).parameters)
-    names = {each.name for each in fields(ServeConfig)} - elsewhere
-    assert {name for name in names if name not in options and f"{name}_" not in options} == set()
-    defaults = {each.name: each.default for each in fields(ServeConfig)}
-    for name in ("max_waiting", "max_body", "max_rows", "sql_memory", "sql_seconds", "grace"):
-        assert inspect.signature(serve).parameters[name].default == defaults[name]
 
 
 def test_a_port_that_is_taken_is_told_before_a_model_is_loaded() -> None:

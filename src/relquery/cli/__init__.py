@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import sys
 
-from relquery.cli.exits import INTERRUPTED
-
 
 def main() -> None:
     """Run the command line; the entry point of the `relquery` script."""
@@ -14,5 +12,7 @@ def main() -> None:
 
         run()
     except KeyboardInterrupt:
+        from relquery.cli.command import INTERRUPTED
+
         print("Interrupted.", file=sys.stderr)
         sys.exit(INTERRUPTED)

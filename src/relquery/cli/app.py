@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command, get_group
 
-from relquery.cli.exits import ERROR
+from relquery.cli.command import ERROR
 from relquery.errors import RelqueryError
 
 COMMANDS = {

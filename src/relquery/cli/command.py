@@ -1,4 +1,5 @@
-"""Commands whose options are the fields of a dataclass, and options of several commands."""
+"""Commands whose options are the fields of a dataclass, options of several commands, and exit
+codes."""
 
 from __future__ import annotations
 
@@ -12,20 +13,23 @@ import typer
 
 from relquery.errors import ConfigError
 
+ERROR, ROWS_LOST, PENDING, INTERRUPTED = 1, 3, 4, 130
+"""Exit codes, besides 0 for done and 2 for usage that typer refuses."""
 PANEL = "PANEL"
 """The class variable that names the panel of the help in which the options of a class stand."""
-_OF_TYPER = "typer"
+_KINDS = {"option": typer.Option, "argument": typer.Argument}
+"""By the key of a field's metadata: names, help and more."""
 
 
 def option(help: str, *names: str, default: Any = None, **more: Any) -> Any:
     """A field that is an option. names: `--name` after the field, if none are given."""
-    return field(default=default, metadata={_OF_TYPER: (typer.Option, names, help, more)})
+    return field(default=default, metadata={"option": (names, help, more)})
 
 
 def argument(help: str, **more: Any) -> Any:
     """A field that is an argument, which must be given unless a default is."""
     given = {"default": more.pop("default")} if "default" in more else {}
-    return field(**given, metadata={_OF_TYPER: (typer.Argument, (), help, more)})
+    return field(**given, metadata={"argument": ((), help, more)})
 
 
 def command_of(options: type[Any]) -> Callable[..., None]:
@@ -42,12 +46,10 @@ def command_of(options: type[Any]) -> Callable[..., None]:
     parameters = []
     for parameter in shape.parameters.values():
         kind = hints[parameter.name]
-        if (
-            known := options.__dataclass_fields__[parameter.name].metadata.get(_OF_TYPER)
-        ) is not None:
-            make, names, help, more = known
+        metadata = options.__dataclass_fields__[parameter.name].metadata
+        for which, (names, help, more) in metadata.items():
             panel = {"rich_help_panel": panels[parameter.name]} | more
-            kind = Annotated[kind, make(*names, help=help, **panel)]
+            kind = Annotated[kind, _KINDS[which](*names, help=help, **panel)]
         parameters.append(parameter.replace(annotation=kind))
     run.__signature__ = shape.replace(parameters=parameters)  # type: ignore[attr-defined]
     run.__doc__ = options.__doc__

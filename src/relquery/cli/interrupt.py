@@ -13,7 +13,7 @@ from types import FrameType
 
 import typer
 
-from relquery.cli.exits import INTERRUPTED
+from relquery.cli.command import INTERRUPTED
 from relquery.cli.terminal import say
 
 _ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]

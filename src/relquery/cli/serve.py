@@ -8,23 +8,19 @@ import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 from rich.text import Text
 
-from relquery.cli.command import EngineOptions, command_of, option, pairs
-from relquery.cli.exits import INTERRUPTED
+from relquery.cli.command import INTERRUPTED, EngineOptions, command_of, option, pairs
 from relquery.cli.tables import find_tables
 from relquery.cli.terminal import errors_console, say
 from relquery.errors import ConfigError, MissingExtraError
+from relquery.serve.settings import AccessSettings, ServeConfig
 
 if TYPE_CHECKING:
     from relquery.serve.server import Server
-    from relquery.serve.settings import ServeConfig
-
-_MIB = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,56 +54,7 @@ class ServedEngineOptions(EngineOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AccessOptions:
-    """Options about who is served, how much, and how a server is run."""
-
-    PANEL: ClassVar[str | None] = "Access and limits"
-
-    keys: Path | None = option(
-        "Serve only who has one of these keys (`relquery keys add`).", metavar="FILE"
-    )
-    open: bool = option(
-        "Serve whoever reaches this machine, without keys.", "--open", default=False
-    )
-    share_cache: bool = option(
-        "Tenants read states of one another's prompts. It is faster; response times then tell "
-        "whether another tenant has sent the same text.",
-        "--share-cache",
-        default=False,
-    )
-    origins: list[str] | None = option(
-        "A web page that may call the server from browsers, e.g. https://example.com. May be given "
-        "several times.",
-        "--origin",
-        metavar="URL",
-    )
-    max_waiting: int = option(
-        "Prompts that may be open at once; more are answered 429.", default=20_000
-    )
-    max_body: int = option("Bytes of a request, at most.", default=64 * _MIB)
-    max_rows: int = option("Prompts of one request or batch, at most.", default=100_000)
-    sql_memory: str = option(
-        "What the tables and one statement of /v1/sql may take, e.g. 2GB.",
-        metavar="SIZE",
-        default="2GB",
-    )
-    sql_seconds: float = option("How long a statement may run.", metavar="SECONDS", default=600.0)
-    grace: float = option(
-        "How long running requests may take after Ctrl-C or SIGTERM.",
-        metavar="SECONDS",
-        default=30.0,
-    )
-    log: str = option("Form of the log: text or json.", default="text")
-    log_level: str = option("debug, info (a line per request), warning or error.", default="info")
-    otlp: str | None = option(
-        "An OpenTelemetry collector that gets a trace of each request, e.g. http://localhost:4318.",
-        metavar="URL",
-        envvar="OTEL_EXPORTER_OTLP_ENDPOINT",
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Serve(ServedEngineOptions, AccessOptions):
+class Serve(ServedEngineOptions, AccessSettings):
     """Serve a model over HTTP: the APIs of OpenAI and Anthropic, SQL, span queries and markup.
 
     [bold]Examples[/bold]
@@ -139,22 +86,12 @@ class Serve(ServedEngineOptions, AccessOptions):
         "clients call it. May be given several times.",
         metavar="NAME=FOLDER",
     )
-    embedder: str | None = option(
-        "An encoder for /v1/embeddings and /v1/rerank: auto for one that is installed, or a folder "
-        "or Hugging Face name."
-    )
-    host: str = option("Where to listen.", default="127.0.0.1")
-    port: int = option("0 for any free one.", default=8000)
     table: list[str] | None = option(
         "A table that /v1/sql may read: a CSV, Parquet, JSON or DuckDB file, or demo:movies, "
         "demo:tickets, demo:products.",
         "--table",
         "-t",
         metavar="NAME=FILE",
-    )
-    state: Path | None = option(
-        "Where uploaded files and batches are kept. By default they are lost at the end.",
-        metavar="FOLDER",
     )
 
     def __call__(self) -> None:
@@ -184,21 +121,15 @@ class Serve(ServedEngineOptions, AccessOptions):
             raise typer.Exit(INTERRUPTED) from None
 
     def _config(self) -> ServeConfig:
-        from relquery.serve.settings import ServeConfig
-
-        same = {"host", "port", "embedder", "state"}
-        same |= {each.name for each in fields(AccessOptions)} - {"origins", "otlp"}
         (name, first), *others = _models(self.model or ["demo"])
         return ServeConfig(
-            model=first,
+            first,
             options=self.of_engine(),
             names=(*(self.names or ()), *([name] if name else [])),
             others=dict(others),
             adapters=pairs("--adapter", self.adapter, "reviews=adapters/reviews"),
             tables={name: str(path) for name, path in find_tables(self.table or ()).items()},
-            origins=tuple(self.origins or ()),
-            otlp=self.otlp or None,
-            **{each: getattr(self, each) for each in same},
+            **{each.name: getattr(self, each.name) for each in fields(AccessSettings)},
         )
 
 

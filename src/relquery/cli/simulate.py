@@ -9,8 +9,7 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-from relquery.cli.command import argument, command_of, option, pairs
-from relquery.cli.exits import ROWS_LOST
+from relquery.cli.command import ROWS_LOST, argument, command_of, option, pairs
 from relquery.cli.interrupt import exits_when_interrupted
 from relquery.cli.tables import check_output, check_rate, find_tables, read_text, split_names
 from relquery.cli.terminal import by_rows, progress, say, table, to_json

@@ -27,13 +27,8 @@ from relquery.errors import did_you_mean, unknown
 from relquery.serve.errors import HttpError, bad_request, not_supported, refusing
 from relquery.tools import Function, ToolUse
 
-Neutral = tuple[Any, ...]
-"""Values with which a field that is not supported asks for nothing."""
-NOTHING: Neutral = (None,)
-OFF: Neutral = (None, False)
-NONE_OF: Neutral = (None, [], {})
 ANY = object()
-"""In place of Neutral: whatever the value, it changes no answer."""
+"""In place of values: whatever the value, it changes no answer."""
 ALIKE = 0.8
 """How similar a field that is meant must be: names that APIs add are not taken for mistakes."""
 WHOLE = BeforeValidator(
@@ -51,9 +46,9 @@ Label = Annotated[str, Field(min_length=1)]
 class Body(BaseModel):
     """The body of a request. Values of another type than a field has are refused.
 
-    ACCEPTED: further fields, and the values with which they are accepted; they do nothing. Fields
-    that an API has and this server does not support are here too. WITHIN: the field whose value it
-    is, where refusals name that one.
+    A further field is accepted where it asks for nothing: null, false, or an empty value. ACCEPTED:
+    those that are accepted with other values too, which do nothing. WITHIN: the field whose value
+    it is, where refusals name that one.
     """
 
     model_config = ConfigDict(extra="allow", strict=True)
@@ -63,34 +58,36 @@ class Body(BaseModel):
     @model_validator(mode="after")
     def _refuse(self) -> Body:
         for name, value in (self.model_extra or {}).items():
-            if name not in self.ACCEPTED:
-                # Of fields that are there to be refused, none was meant.
-                useful = [field.alias or own for own, field in type(self).model_fields.items()]
-                useful += [own for own, neutral in self.ACCEPTED.items() if neutral is ANY]
-                hint = did_you_mean(name, useful, ALIKE)
-                raise bad_request(f"The field '{name}' is not known.{hint}", name, "unknown")
-            neutral = self.ACCEPTED[name]
+            neutral = self.ACCEPTED.get(name, ())
             # In JSON, false is not 0.
-            if neutral is not ANY and not any(
+            if neutral is ANY or any(
                 value == each and isinstance(value, bool) is isinstance(each, bool)
-                for each in neutral
+                for each in (*_NOTHING, *neutral)
             ):
-                place = f"{self.WITHIN}.{name}" if self.WITHIN else name
-                words = " or ".join(json.dumps(each) for each in neutral if each)
-                refused = not_supported(place, words and f"Leave it out, or give {words}.")
-                raise replace(refused, param=self.WITHIN or name)
+                continue
+            useful = [field.alias or own for own, field in type(self).model_fields.items()]
+            useful += [own for own, values in self.ACCEPTED.items() if values is ANY]
+            if name not in self.ACCEPTED and (hint := did_you_mean(name, useful, ALIKE)):
+                raise bad_request(f"The field '{name}' is not known.{hint}", name, "unknown")
+            place = f"{self.WITHIN}.{name}" if self.WITHIN else name
+            words = " or ".join(map(json.dumps, neutral))
+            refused = not_supported(place, words and f"Leave it out, or give {words}.")
+            raise replace(refused, param=self.WITHIN or name)
         return self
 
     @classmethod
     def __get_pydantic_json_schema__(
         cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        """The schema, with the fields of ACCEPTED and without others."""
+        """The schema, with the fields of ACCEPTED, and others that ask for nothing."""
         schema = handler.resolve_ref_schema(handler(core_schema))
         fields = schema.setdefault("properties", {})
         for name, neutral in cls.ACCEPTED.items():
-            fields[name] = {} if neutral is ANY else {"enum": list(neutral)}
-        return schema | {"additionalProperties": False}
+            fields[name] = {} if neutral is ANY else {"enum": [*_NOTHING, *neutral]}
+        return schema | {"additionalProperties": {"enum": _NOTHING}}
+
+
+_NOTHING: list[Any] = [None, False, "", [], {}]
 
 
 def example(body: dict[str, Any]) -> ConfigDict:
@@ -201,44 +198,22 @@ def declared_by(body: DeclaredFields | None, headers: Sequence[str]) -> engine.D
 
 
 def read_declared(text: str) -> DeclaredFields:
-    """What a header declares: `{"id": "q7", "rows": 40}` or `id=q7; rows=40; deadline=2.5`.
-
-    Raises HttpError, which names what is wrong.
-    """
-    fields = _fields_of(text)
-    for name in fields:
-        if name not in DeclaredFields.model_fields:
-            raise _wrong(unknown("field", name, DeclaredFields.model_fields), name)
+    """What a header declares: `id=q7; rows=40; deadline=2.5`. Raises HttpError, which names what is
+    wrong."""
+    pairs = [part.partition("=")[::2] for part in text.split(";") if part.strip()]
+    fields = {name.strip(): value.strip().strip('"') for name, value in pairs}
     try:
+        if len(fields) < len(pairs):
+            raise bad_request(f"The header '{HEADER}' has a field twice.", HEADER, "invalid_header")
         return DeclaredFields.model_validate(fields, strict=False)  # what stands in pairs is text
     except ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0])
-        raise _wrong(f"{name} is {fields[name]!r}: {first['msg']}.", name) from None
-
-
-def _fields_of(text: str) -> dict[str, Any]:
-    content: dict[str, Any] = {}
-    if text.lstrip().startswith("{"):
-        try:
-            content = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise _wrong(f"It does not parse as JSON: {error}.") from None
-        return content
-    for pair in filter(None, map(str.strip, text.split(";"))):
-        name, separator, value = (part.strip() for part in pair.partition("="))
-        if not separator:
-            raise _wrong(f"'{name}' has no value. Write id=...; rows=...; deadline=...")
-        if name in content:
-            raise _wrong(f"{name} is given twice.", name)
-        quoted = len(value) > 1 and value[0] == value[-1] == '"'
-        content[name] = value[1:-1] if quoted else value
-    return content
-
-
-def _wrong(message: str, name: str = "") -> HttpError:
-    param = f"{HEADER}.{name}" if name else HEADER
-    return bad_request(f"The header '{HEADER}' is wrong. {message}", param, "invalid_header")
+        wrong = f"{name} is {fields[name]!r}: {first['msg']}."
+        if first["type"] == "extra_forbidden":
+            wrong = unknown("field", name, DeclaredFields.model_fields)
+        message = f"The header '{HEADER}' is wrong. {wrong}"
+        raise bad_request(message, f"{HEADER}.{name}", "invalid_header") from None
 
 
 def function_of(name: str, description: str | None, schema: dict[str, Any] | None) -> Function:

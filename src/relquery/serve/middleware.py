@@ -54,7 +54,7 @@ class RequestMiddleware:
         patience: float = PATIENCE,
     ) -> None:
         self._app, self.server, self.traces, self.patience = app, server, traces, patience
-        self._pages = Pages(server.config.host, server.config.origins)
+        self._pages = Pages(server.config.host, server.config.origins or ())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""

@@ -86,11 +86,7 @@ class TokenizeBody(Body):
     """A text as /v1/completions reads it, or a chat as /v1/chat/completions does."""
 
     model_config = example({"prompt": "Is tea good?"})
-    ACCEPTED: ClassVar = {
-        "add_special_tokens": (None, True),
-        "add_generation_prompt": (None, True),
-        "continue_final_message": (None, False),
-    }
+    ACCEPTED: ClassVar = {"add_special_tokens": (True,), "add_generation_prompt": (True,)}
     model: str | None = None
     prompt: str | None = None
     messages: Messages | None = None

@@ -158,7 +158,7 @@ def listen(
         until_it_ends.callback(embeddings.close)
         if config.tables:
             pool.refill()  # what is wrong with them should be said now
-        traces = None if config.otlp is None else Tracing(config.otlp)
+        traces = Tracing(config.otlp) if config.otlp else None
         if traces is not None:
             until_it_ends.callback(traces.stop)
         # The engines load meanwhile.
@@ -172,7 +172,7 @@ def listen(
         server = Server(config, links, gate)
         server.keep(statements, embeddings)
         server.app = app
-        front = with_cors(RequestMiddleware(app, server, traces), config.origins)
+        front = with_cors(RequestMiddleware(app, server, traces), config.origins or ())
         listener = Listener(front if traces is None else traces.traced(front), server, told)
         settle()
         listener.run([listening])

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from relquery.errors import ConfigError
@@ -15,8 +15,68 @@ from relquery.errors import ConfigError
 MIB = 1 << 20
 
 
+def setting(default: Any, help: str, *names: str, **more: Any) -> Any:
+    """A field that is an option of `relquery serve`, too. names, more: of the option."""
+    return field(default=default, metadata={"option": (names, help, more)})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessSettings:
+    """Settings about who is served, how much, and how a server is run."""
+
+    PANEL: ClassVar[str | None] = "Server, access and limits"
+
+    embedder: str | None = setting(
+        None,
+        "An encoder for /v1/embeddings and /v1/rerank: auto for one that is installed, or a folder "
+        "or Hugging Face name.",
+    )
+    host: str = setting("127.0.0.1", "Where to listen.")
+    port: int = setting(8000, "0 for any free one.")
+    state: Path | None = setting(
+        None,
+        "Where uploaded files and batches are kept. By default they are lost at the end.",
+        metavar="FOLDER",
+    )
+    keys: Path | None = setting(
+        None, "Serve only who has one of these keys (`relquery keys add`).", metavar="FILE"
+    )
+    open: bool = setting(False, "Serve whoever reaches this machine, without keys.", "--open")
+    share_cache: bool = setting(
+        False,
+        "Tenants read states of one another's prompts. It is faster; response times then tell "
+        "whether another tenant has sent the same text.",
+        "--share-cache",
+    )
+    origins: list[str] | None = setting(
+        None,
+        "A web page that may call the server from browsers, e.g. https://example.com. May be given "
+        "several times.",
+        "--origin",
+        metavar="URL",
+    )
+    max_waiting: int = setting(20_000, "Prompts that may be open at once; more are answered 429.")
+    max_body: int = setting(64 * MIB, "Bytes of a request, at most.")
+    max_rows: int = setting(100_000, "Prompts of one request or batch, at most.")
+    sql_memory: str = setting(
+        "2GB", "What the tables and one statement of /v1/sql may take, e.g. 2GB.", metavar="SIZE"
+    )
+    sql_seconds: float = setting(600.0, "How long a statement may run.", metavar="SECONDS")
+    grace: float = setting(
+        30.0, "How long running requests may take after Ctrl-C or SIGTERM.", metavar="SECONDS"
+    )
+    log: str = setting("text", "Form of the log: text or json.")
+    log_level: str = setting("info", "debug, info (a line per request), warning or error.")
+    otlp: str | None = setting(
+        None,
+        "An OpenTelemetry collector that gets a trace of each request, e.g. http://localhost:4318.",
+        metavar="URL",
+        envvar="OTEL_EXPORTER_OTLP_ENDPOINT",
+    )
+
+
 @dataclass(frozen=True, slots=True)
-class ServeConfig:
+class ServeConfig(AccessSettings):
     """Settings of a server."""
 
     model: str
@@ -30,44 +90,8 @@ class ServeConfig:
     others: Mapping[str, str] = field(default_factory=dict)
     """Further models by the names by which clients may call them, each in an engine of its own with
     the same options."""
-    host: str = "127.0.0.1"
-    """The address where it listens; by default only on this machine."""
-    port: int = 8000
-    """The port where it listens."""
-    embedder: str | None = None
-    """An encoder for /v1/embeddings, as for relquery.load_embedder; None for none."""
     tables: Mapping[str, str] = field(default_factory=dict)
     """Files that /v1/sql may read, by name."""
-    state: Path | None = None
-    """A folder for uploaded files and batches; None for a temporary one that is removed at the
-    end."""
-    keys: Path | None = None
-    """A file made by `relquery keys`; None to serve everybody as one tenant."""
-    origins: tuple[str, ...] = ()
-    """Web pages that may call the server from a browser (CORS)."""
-    max_waiting: int = 20_000
-    """Requests that may be open at once; more are answered 429."""
-    max_body: int = 64 * MIB
-    """Bytes of a request's body."""
-    max_rows: int = 100_000
-    """Prompts that one relQuery or batch may have."""
-    sql_memory: str = "2GB"
-    """Memory that the tables and one statement may take, such as "2GB"."""
-    sql_seconds: float = 600.0
-    """Seconds that a statement may run."""
-    grace: float = 30.0
-    """Seconds that running requests have to end when the server is stopped."""
-    share_cache: bool = False
-    """Whether tenants read states that other tenants' prompts computed, so that response times tell
-    what others have sent."""
-    open: bool = False
-    """Whether those who reach this machine over a network are served without keys, too."""
-    log: str = "text"
-    """The form of the log on standard error: "text" or "json"."""
-    log_level: str = "warning"
-    """The least level of the log."""
-    otlp: str | None = None
-    """Address of an OpenTelemetry collector that gets a trace of each request."""
 
     def __post_init__(self) -> None:
         for model in (self.model, *self.others.values()):
@@ -100,7 +124,7 @@ class ServeConfig:
                 "keys add NAME --file keys.json) and give --keys keys.json, or give --open to "
                 "serve without keys."
             )
-        for origin in self.origins:
+        for origin in self.origins or ():
             _check_origin(origin)
 
     @property

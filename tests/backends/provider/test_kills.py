@@ -88,7 +88,7 @@ def test_a_query_that_is_stopped_goes_on_where_it_was(
 @pytest.mark.parametrize(
     ("options", "told", "kept"),
     [
-        ("--ledger {} --temperature 1", "No answer of this run is kept", 0),
+        ("--ledger {} --temperature 1", "No new answer is kept", 0),
         ("--ledger {} --temperature 1 --seed 1", "(20 new)", ANSWERED),
         ("", "Interrupted. Give --ledger FILE to keep what is answered.", 0),
     ],
@@ -109,6 +109,6 @@ def test_an_interrupt_before_the_first_answer_says_so_and_leaves_no_request_open
     monkeypatch.setenv("OPENAI_BASE_URL", chat.url)
     status, said = stop_when(lambda: chat.under_way == 16, signal.SIGINT)
     assert status == 130
-    assert "Interrupted. No answer had arrived." in said
+    assert "Interrupted. No new answer is kept" in said
     assert "Traceback" not in said
     until(lambda: chat.hung_up == 16)

@@ -12,8 +12,7 @@ from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 from prompt_toolkit.formatted_text import to_plain_text
 
-from relquery.cli.shell.completion import FUNCTIONS, ShellCompleter
-from relquery.cli.shell.entries import entries, is_whole
+from relquery.cli.shell.completion import FUNCTIONS, ShellCompleter, entries, is_whole
 from relquery.sql import names
 from tests.cases import cases
 

@@ -15,7 +15,7 @@ from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 from relquery.cli.interrupt import deferred, interruptible
-from relquery.cli.shell.reader import open_history, prompt_reader
+from relquery.cli.shell.reader import line_reader, open_history, prompt_reader
 from relquery.cli.shell.session import Screen, Session
 from relquery.cli.shell.start import completer, converse, run_entries
 from relquery.cli.sql.options import ConnectionOptions
@@ -158,6 +158,27 @@ def test_columns_in_a_narrow_terminal_are_lines(say: Say, monkeypatch: pytest.Mo
     _, err = say("SELECT LLM('up', title) AS up FROM films;")
     assert all(len(line) <= 40 for line in (out + err).splitlines())
     assert "prompt" in err
+
+
+def test_a_terminal_that_cannot_move_its_cursor_gets_lines(
+    session: Session, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = iter(["SELECT 'a", "b' AS n", ";", ".explain on", "SELECT LLM('up', 1);", "yes"])
+    prompts = []
+
+    def line(prompt: str) -> str:
+        prompts.append(prompt)
+        try:
+            return next(lines)
+        except StopIteration:
+            raise EOFError from None
+
+    reader = line_reader(line)
+    session.ask = reader.is_yes
+    converse(session, reader)
+    assert "a\\nb" in capsys.readouterr()[0]
+    assert prompts[:4] == ["relquery> ", "     ...> ", "     ...> ", "relquery> "]
+    assert "Send 1 call? [y/N] " in prompts
 
 
 def test_options_are_those_of_the_command(setup: ConnectionOptions, loaded: list[str]) -> None:

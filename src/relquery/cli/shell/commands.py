@@ -10,7 +10,7 @@ import pyarrow as pa
 from rich.table import Table
 from rich.text import Text
 
-from relquery.cli.shell.entries import entries
+from relquery.cli.shell.completion import entries
 from relquery.cli.shell.session import Session
 from relquery.cli.sql.output import Format
 from relquery.cli.tables import find_table, is_same

@@ -20,7 +20,7 @@ from prompt_toolkit.output import Output, create_output
 from prompt_toolkit.styles import Style
 from pygments.lexers.sql import SqlLexer  # type: ignore[import-untyped]
 
-from relquery.cli.shell.entries import is_whole
+from relquery.cli.shell.completion import is_whole
 from relquery.cli.terminal import say
 
 _PROMPT = "relquery> "
@@ -90,8 +90,22 @@ def prompt_reader(
     return LineReader(session.prompt, PromptSession[str](output=output).prompt)
 
 
+def line_reader(line: Callable[[str], str] = input) -> LineReader:
+    """A reader of lines, for terminals that cannot move the cursor."""
+
+    def read() -> str:
+        text = line(_PROMPT)
+        while not is_whole(text):
+            text = f"{text}\n{line(_CONTINUED)}"
+        return text
+
+    return LineReader(read, line)
+
+
 def open_reader(completer: Completer, *, keeps_history: bool) -> LineReader:
     """The reader that fits the terminal of this process."""
+    if os.environ.get("TERM", "").lower() in ("dumb", "unknown"):
+        return line_reader()
     # If results go to a file, the person still sees what they type.
     output = None if sys.stdout.isatty() else create_output(sys.stderr)
     return prompt_reader(open_history() if keeps_history else InMemoryHistory(), completer, output)

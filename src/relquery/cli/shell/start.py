@@ -11,12 +11,11 @@ from importlib.metadata import version
 
 from relquery.cli.interrupt import interruptible
 from relquery.cli.shell.commands import COMMANDS, run_command
-from relquery.cli.shell.completion import ShellCompleter
-from relquery.cli.shell.entries import entries
+from relquery.cli.shell.completion import ShellCompleter, entries
 from relquery.cli.shell.reader import LineReader, open_reader
 from relquery.cli.shell.session import Screen, Session
 from relquery.cli.sql.options import ConnectionOptions
-from relquery.cli.sql.output import Came, Format, explanation_view, print_errors
+from relquery.cli.sql.output import Format, explanation_view, print_errors
 from relquery.cli.terminal import errors_console, progress, shown_warnings
 from relquery.errors import PartialResultWarning, RelqueryError, UnknownTableError
 from relquery.report import Report
@@ -47,18 +46,20 @@ def run_statement(session: Session, text: str) -> None:
 
 
 def _run(session: Session, text: str) -> None:
-    connection, came = session.connection, Came()
-    stored, start = session.stored, connection.clock()
+    connection, stored = session.connection, session.stored
+    start = connection.clock()
     try:
         with (
             shown_warnings(PartialResultWarning),
             progress(waiting=connection.waiting) as advance,
             interruptible(PATIENCE),
         ):
-            advanced = came.counting(advance)
-            result = connection.sql(text, progress=advanced, **session.setup.sampling)
+            result = connection.sql(text, progress=advance, **session.setup.sampling)
     except KeyboardInterrupt:
-        session.stop(f"Interrupted. {_kept(session.stored - stored, came)}".rstrip())
+        kept = session.stored - stored
+        answers = "1 new answer is" if kept == 1 else f"{kept:,} new answers are"
+        more = f" {answers} kept, so the same statement continues from there." if kept else ""
+        session.stop(f"Interrupted.{more}")
         return
     seconds = connection.clock() - start
     if result.report.stages:
@@ -67,19 +68,6 @@ def _run(session: Session, text: str) -> None:
     print_errors(result, "  .errors shows all")
     if session.is_timed:
         session.screen.say(f"{seconds:.2f} s")
-
-
-def _kept(new: int, came: Came) -> str:
-    """Which answers to an interrupted statement are kept, in a sentence."""
-    if new:
-        answers = "1 new answer is" if new == 1 else f"{new:,} new answers are"
-        return f"{answers} kept, so the same statement continues from there."
-    if came.answers:
-        return (
-            "No new answer is kept: only complete ones are, and above temperature 0 only with "
-            "--seed."
-        )
-    return "No new answer had arrived." if came.known else ""
 
 
 def _show_explanation(session: Session, text: str) -> None:

@@ -12,12 +12,18 @@ from typing import Any, NoReturn
 
 import typer
 
-from relquery.cli.command import argument, command_of, option
-from relquery.cli.exits import ERROR, INTERRUPTED, PENDING, ROWS_LOST
+from relquery.cli.command import (
+    ERROR,
+    INTERRUPTED,
+    PENDING,
+    ROWS_LOST,
+    argument,
+    command_of,
+    option,
+)
 from relquery.cli.interrupt import interruptible
 from relquery.cli.sql.options import ConnectionOptions, read_params, read_selectivity
 from relquery.cli.sql.output import (
-    Came,
     Format,
     QueryOutcome,
     check_overwritten,
@@ -154,25 +160,25 @@ class Sql(ConnectionOptions):
     def _running(self, connection: Connection) -> Iterator[Watch]:
         """A block in which the query runs, with its progress shown. Where it stops, the command
         ends, and says what is kept."""
-        came, ledger = Came(), connection.ledger
+        ledger = connection.ledger
         with (
             shown_warnings(PartialResultWarning),
             progress(waiting=connection.waiting) as advance,
         ):
             try:
                 with interruptible():
-                    yield came.counting(advance)
+                    yield advance
             except KeyboardInterrupt:
-                say(f"Interrupted. {what_is_kept(ledger, came)}")
+                say(f"Interrupted. {what_is_kept(ledger)}")
                 raise typer.Exit(INTERRUPTED) from None
             except PendingError as error:
                 say(f"{error} The command for it: relquery resume {self.ledger}")
                 raise typer.Exit(PENDING) from None
             except BudgetError as error:
                 go_on = f"to go on: relquery resume {self.ledger} --budget AMOUNT"
-                _end(f"{error} {what_is_kept(ledger, came, go_on)}")
+                _end(f"{error} {what_is_kept(ledger, go_on)}")
             except LateQueryError as error:
-                kept = what_is_kept(ledger, came)
+                kept = what_is_kept(ledger)
                 _end(str(error) if self.ledger is not None else f"{error.__cause__} {kept}")
 
     def _check(self, *, explains: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +18,6 @@ from relquery.cli.tables import check_rows, export, is_same, rows_of
 from relquery.cli.terminal import errors_console, report_view, result_table, say, table, to_json
 from relquery.errors import ConfigError
 from relquery.ledger import Ledger
-from relquery.progress.watch import Watch
 from relquery.sql.exchange.arrow import distinct_names
 from relquery.sql.exchange.python import for_csv
 from relquery.sql.render import printable, view_of
@@ -52,50 +51,16 @@ class QueryOutcome:
     preview: Preview | None = None
 
 
-@dataclass(slots=True)
-class Came:
-    """Answers to a query that have come."""
-
-    answers: int = 0
-    """Of the model."""
-    known: int = 0
-    """Of the ledger, which knew them before."""
-    _done: dict[str, int] = field(default_factory=dict)
-
-    def counting(self, watch: Watch) -> Watch:
-        """Also report progress: new answers one at a time, known ones all at once."""
-
-        def count(stage: str, done: int, total: int) -> None:
-            more = done - self._done.get(stage, 0)
-            if stage in self._done and more == 1:
-                self.answers += 1
-            else:
-                self.known += more
-            self._done[stage] = done
-
-        return watch.after(count)
-
-
-def what_is_kept(
-    ledger: Ledger | None, came: Came, go_on: str = "run the same command to go on"
-) -> str:
+def what_is_kept(ledger: Ledger | None, go_on: str = "run the same command to go on") -> str:
     """What to tell the user after an interrupt. go_on: how, where a file keeps the answers."""
-    kept = 0 if ledger is None else ledger.stored
-    if not kept and not came.answers:
-        if came.known and ledger is not None and ledger.path is not None:
-            return (
-                f"No new answer had arrived; the {came.known} known ones stay in {ledger.path}. "
-                f"{go_on[0].upper()}{go_on[1:]}."
-            )
-        return "No answer had arrived."
+    path, kept = (None, 0) if ledger is None else (ledger.path, ledger.stored)
     if not kept:
         return (
-            "No answer of this run is kept: only whole ones are, and above temperature 0 only with "
-            "--seed."
+            "No new answer is kept: only whole ones are, and above temperature 0 only with --seed."
         )
-    if ledger is None or ledger.path is None:
+    if path is None:
         return "Give --ledger FILE to keep what is answered."
-    return f"Answers so far are in {ledger.path} ({kept} new); {go_on}."
+    return f"Answers so far are in {path} ({kept} new); {go_on}."
 
 
 def in_form(result: Result, form: Format) -> str:

@@ -14,7 +14,7 @@ import typer
 
 from relquery.backends.embedding.load import AUTO, default_embedder
 from relquery.cli.app import command as command_of
-from relquery.cli.exits import PENDING
+from relquery.cli.command import PENDING
 from relquery.cli.tables import find_table
 from relquery.cli.terminal import say
 from relquery.errors import ConfigError

@@ -37,7 +37,6 @@ class CacheControl(bodies.Inner):
 class TextBlock(bodies.Body):
     """Text, of which several may make up a message."""
 
-    ACCEPTED: ClassVar = {"citations": bodies.NONE_OF}
     type: Literal["text"]
     text: bodies.Label
     cache_control: CacheControl | None = None
@@ -46,10 +45,7 @@ class TextBlock(bodies.Body):
 class ToolUseBlock(bodies.Body):
     """A call that the assistant made."""
 
-    ACCEPTED: ClassVar = {
-        "caller": ({"type": "direct"}, None),
-        "toolset_name": bodies.NOTHING,
-    }
+    ACCEPTED: ClassVar = {"caller": ({"type": "direct"},)}
     type: Literal["tool_use"]
     id: str
     name: str
@@ -91,7 +87,7 @@ class FileSource(bodies.Inner):
 class DocumentBlock(bodies.Body):
     """A document in a message: the model reads its title, what is said of it, and its text."""
 
-    ACCEPTED: ClassVar = {"citations": (None, {"enabled": False})}
+    ACCEPTED: ClassVar = {"citations": ({"enabled": False},)}
     type: Literal["document"]
     source: Annotated[TextSource | FileSource, Field(discriminator="type")]
     title: str | None = None
@@ -149,16 +145,10 @@ class MessageParam(bodies.Inner):
 
 
 ACCEPTED: dict[str, Any] = {
-    "thinking": (None, {"type": "disabled"}),
-    "mcp_servers": bodies.NONE_OF,
-    "context_management": bodies.NOTHING,
-    "speed": (None, "standard"),
+    "thinking": ({"type": "disabled"},),
+    "speed": ("standard",),
     "user_profile_id": bodies.ANY,
     "workspace_id": bodies.ANY,
-    "betas": bodies.NONE_OF,
-    "billing_policy": bodies.NOTHING,
-    "compaction": bodies.NOTHING,
-    "thread": bodies.NOTHING,
 }
 
 
@@ -168,10 +158,8 @@ class CustomTool(bodies.Body):
 
     ACCEPTED: ClassVar = {
         "strict": bodies.ANY,
-        "input_examples": bodies.NONE_OF,
-        "defer_loading": bodies.OFF,
         "eager_input_streaming": bodies.ANY,
-        "allowed_callers": (None, ["direct"]),
+        "allowed_callers": (["direct"],),
     }
     name: str
     type: Literal["custom"] | None = None
@@ -210,7 +198,7 @@ class JsonFormat(bodies.Inner):
 class OutputConfig(bodies.Body):
     """The form of the answer."""
 
-    ACCEPTED: ClassVar = {"effort": (None, "high"), "task_budget": bodies.NOTHING}
+    ACCEPTED: ClassVar = {"effort": ("high",)}
     format: JsonFormat | None = None
 
 
@@ -270,13 +258,6 @@ class MessageBody(Counted):
     """A request for a message. max_tokens: 0 to compute a prompt's states and answer nothing."""
 
     model_config = bodies.example(MESSAGE)
-    ACCEPTED: ClassVar = ACCEPTED | {
-        "container": bodies.NOTHING,
-        "diagnostics": bodies.NOTHING,
-        "inference_geo": bodies.NOTHING,
-        "fallbacks": bodies.NONE_OF,
-        "fallback_credit_token": bodies.NOTHING,
-    }
     max_tokens: bodies.Natural
     stop_sequences: Annotated[list[bodies.Label], Field(max_length=64)] | None = None
     stream: bool | None = None

@@ -7,7 +7,7 @@ import secrets
 import time
 from collections.abc import Iterator
 from io import BytesIO
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Form, Query, Request, UploadFile
 from pydantic import BaseModel, ConfigDict, Field
@@ -111,7 +111,6 @@ async def delete_file(file_id: str, request: Request, scope: Scope) -> Response:
 class BatchBody(bodies.Body):
     """A request for a batch over an uploaded file."""
 
-    ACCEPTED: ClassVar = {"output_expires_after": bodies.NOTHING}
     input_file_id: str
     endpoint: Literal["/v1/chat/completions", "/v1/completions", "/v1/responses"]
     completion_window: Literal["24h"]
@@ -210,7 +209,6 @@ class MessageBatchBody(bodies.Body):
     """A request for a batch of messages."""
 
     model_config = bodies.example({"requests": [{"custom_id": "tea", "params": MESSAGE}]})
-    ACCEPTED: ClassVar = {"betas": bodies.NONE_OF}
     requests: Annotated[list[BatchRequest], Field(min_length=1)]
 
 

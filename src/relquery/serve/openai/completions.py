@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from relquery.backends.local.asking import Begun, Piece
 from relquery.prompt import MOST_LOGPROBS, Answer, Finish, Prompt, Role, Sampling, Span
-from relquery.serve.bodies import NONE_OF, NOTHING, WHOLE, Inner, Natural, Positive, example
+from relquery.serve.bodies import WHOLE, Inner, Natural, Positive, example
 from relquery.serve.errors import bad_request, not_supported
 from relquery.serve.openai import fields
 from relquery.serve.openai.choices import (
@@ -52,15 +52,11 @@ class ChatBody(fields.SamplingFields, fields.CallsTools):
         {"model": "demo", "messages": [{"role": "user", "content": "Is tea good?"}]}
     )
     ACCEPTED: ClassVar = fields.ACCEPTED | {
-        "functions": NONE_OF,
-        "function_call": (None, "none", "auto"),
-        "modalities": (None, ["text"]),
-        "audio": NOTHING,
-        "prediction": NOTHING,
-        "web_search_options": NOTHING,
+        "function_call": ("none", "auto"),
+        "modalities": (["text"],),
         # The spnl package always sends it. Nothing here reasons, so no value changes an answer.
-        "reasoning_effort": (None, "none", "minimal", "low", "medium", "high", "xhigh", "max"),
-        "verbosity": (None, "medium"),
+        "reasoning_effort": ("none", "minimal", "low", "medium", "high", "xhigh", "max"),
+        "verbosity": ("medium",),
     }
     messages: Annotated[list[fields.ChatMessage], Field(min_length=1)]
     tools: list[ChatTool] | None = None
@@ -169,7 +165,7 @@ class CompletionBody(fields.SamplingFields):
     choices begin with it, and `logprobs` with its tokens'. prompt_logprobs: vLLM's field."""
 
     model_config = example({"model": "demo", "prompt": "Tea is"})
-    ACCEPTED: ClassVar = fields.ACCEPTED | {"suffix": (None, "")}
+    ACCEPTED: ClassVar = fields.ACCEPTED
     prompt: str | Tokens | Texts | Annotated[list[Tokens], Field(min_length=1)]
     max_tokens: Natural | None = None
     best_of: Positive | None = None

@@ -23,10 +23,7 @@ SHARED: dict[str, Any] = {
     "prompt_cache_options": bodies.ANY,
     "prompt_cache_retention": bodies.ANY,
     "safety_identifier": bodies.ANY,
-    # what would change answers, where it asks for nothing
-    "service_tier": (None, "auto", "default"),
-    "store": bodies.OFF,
-    "moderation": bodies.NOTHING,
+    "service_tier": ("auto", "default"),  # which ask for nothing
 }
 """What all three APIs accept."""
 ACCEPTED: dict[str, Any] = SHARED | {"metadata": bodies.ANY}
@@ -298,10 +295,6 @@ class ChatMessage(bodies.Body):
 
     ACCEPTED: ClassVar = {
         "name": bodies.ANY,  # which no model's template reads
-        "function_call": bodies.NOTHING,
-        "refusal": bodies.NOTHING,
-        "audio": bodies.NOTHING,
-        "annotations": bodies.NONE_OF,
     }
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: str | Annotated[list[TextPart], Field(min_length=1)] | None = None
