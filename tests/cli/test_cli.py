@@ -163,13 +163,6 @@ def test_parameters_are_json_or_text(relquery: Run) -> None:
     assert str(row["d"]) in ("1.10", "1.1")
 
 
-def test_a_parameter_may_be_a_prompt(sql: Run) -> None:
-    query = "SELECT a FROM t WHERE LLM($ask, a, labels := $of) IN ('Yes', 'No') LIMIT $n"
-    params = ["-p", "ask=Good?", "-p", 'of=["Yes", "No"]', "-p", "n=2"]
-    assert len(json.loads(sql(query, *params, "-f", "json")[0])["rows"]) == 2
-    assert "Good?" in sql(query, *params, "--explain")[0]
-
-
 def test_a_wrong_parameter_is_an_error(relquery: Run) -> None:
     for params, said in cases(__file__, "parameters"):
         assert said in relquery("sql", "SELECT $n", *params.split(), code=1)[1]
@@ -182,15 +175,6 @@ def test_explain_shows_what_is_expected_of_later_stages(sql: Run) -> None:
         assert " ".join(out.splitlines()[-1].split()).startswith("projection 1 about 1 about 1 ")
     for wrong, said in cases(__file__, "selectivities"):
         assert said in " ".join(sql(query, *wrong, code=1)[1].split())
-
-
-def test_explain_analyze_runs_a_query_and_shows_its_stages(sql: Run) -> None:
-    query = "EXPLAIN ANALYZE SELECT LLM('Good?', a, labels := ['Yes', 'No']) FROM t"
-    out, err = sql(query)
-    heads, row = (" ".join(line.split()) for line in out.splitlines())
-    assert heads.startswith("stage rows calls ")
-    assert row.startswith("projection 1 3 3 ")
-    assert "3 LLM calls" in err
 
 
 @pytest.mark.parametrize("some", ["quick", pytest.param("more", marks=pytest.mark.long)])
@@ -277,13 +261,6 @@ finally:
     assert found.stderr.splitlines()[-1] == "", found.stderr
 
 
-@pytest.mark.parametrize("name", ["sql", "reorder"])
-def test_help_shows_an_example(relquery: Run, name: str) -> None:
-    out, _ = relquery(name, "--help")
-    assert "Example" in out
-    assert "demo:movies" in out
-
-
 @pytest.mark.long
 def test_ctrl_c_ends_in_two_seconds_what_duckdb_computes_on(tmp_path: Path, table: str) -> None:
     first, ledger = tmp_path / "first.csv", tmp_path / "run.db"
@@ -305,17 +282,6 @@ def test_ctrl_c_ends_in_two_seconds_what_duckdb_computes_on(tmp_path: Path, tabl
     assert f"Answers so far are in {ledger} (3 new)" in " ".join(error.split())
     with closing(Ledger.open(ledger)) as known:
         assert known.has_answers
-
-
-def test_a_guard_asks_more_and_says_what_it_found(sql: Run) -> None:
-    query = "SELECT LLM('Good?', a, x, labels := ['Yes', 'No']) FROM t, (VALUES ('u'), ('v')) s(x)"
-    command = (query, "--guard", "0.01")
-    out, err = sql(*command, "--guard-rows", "4", "--format", "json")
-    (stage,) = json.loads(out)["report"]["stages"]
-    assert (stage["calls"], stage["compared"], stage["rows"]) == (10, 4, 6)
-    assert stage["agreement_interval"][0] <= stage["agreement"] <= stage["agreement_interval"][1]
-    assert "agreement" in err
-    assert "guard is 2.0; it must be above 0 and at most 1" in sql(*command[:-1], "2", code=1)[1]
 
 
 def test_an_interrupt_anywhere_says_so(relquery: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from functools import partial
 from pathlib import Path
 
@@ -36,14 +35,6 @@ def test_run_prints_the_text_notes_and_cost(span: Run, monkeypatch: pytest.Monke
     assert out.strip()
     assert "Note: generate/seq[1]/plus[0]/generate: cut off after 2 tokens" in err
     assert "more notes" in err
-
-
-@pytest.mark.parametrize("command", ["run", "explain"])
-def test_help_says_that_attention_asks_something_else(span: Run, command: str) -> None:
-    out, _ = span(command, "--help")
-    words = " ".join(re.findall(r"[\w:]+", out))
-    assert "attention: judge a few candidates at a time answers differ" in words
-    assert "it takes more calls" in words
 
 
 def test_run_retrieves_from_a_file(span: Run, tmp_path: Path) -> None:

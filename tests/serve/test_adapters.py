@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -13,10 +12,8 @@ import openai
 import pytest
 
 from relquery.backends.local.open import load_backend
-from relquery.errors import ConfigError
 from relquery.model.networks.random import RandomSpec, RandomWeights
 from relquery.prompt import Sampling, Span
-from relquery.serve.settings import ServeConfig
 from tests.model.oracle.adapters import write_adapter
 from tests.serve.batches.conftest import begun, ended, results, uploaded
 from tests.serve.conftest import Running, inside
@@ -170,8 +167,3 @@ def test_modules_are_reused_by_the_adapter_that_read_them(server: Running) -> No
         return int(answered.json()["used"][0]["cached"])
 
     assert [used(name) for name in ("one", "one", "two", "two")] == [0, 26, 0, 26]
-
-
-def test_two_things_of_one_name_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="'demo' has the name of the model"):
-        ServeConfig("demo", adapters={"demo": str(tmp_path)})

@@ -109,24 +109,6 @@ def test_a_request_has_one_line_in_the_log_without_its_prompt(server: Running) -
     assert [part.partition(";")[0] for part in timing.split(", ")] == ["waiting", "core", "tail"]
 
 
-def test_errors_have_the_form_of_their_api(server: Running) -> None:
-    for path, kind in (("/v1/chat/completions", None), ("/v1/messages", "error")):
-        foreign = httpx.post(server.url + path, json={}, headers={"Origin": "https://evil.example"})
-        body = foreign.json()
-        assert (foreign.status_code, body.get("type")) == (403, kind)
-        assert body["error"]["type"] == "permission_error"
-
-
-def test_a_relquery_is_declared_in_the_header_or_the_body(server: Running) -> None:
-    assert ask(server, headers={"relquery": "id=op-1; rows=2"}).status_code == 200
-    assert ask(server, relquery={"id": "op-1", "rows": 2}).status_code == 200
-    wrong = ask(server, headers={"relquery": "id=op-1; rwos=2"})
-    assert (wrong.status_code, wrong.json()["error"]["param"]) == (400, "relquery.rwos")
-    alone = ask(server, relquery={"rows": 2})
-    assert alone.status_code == 400
-    assert "rows is given, but nothing" in alone.json()["error"]["message"]
-
-
 @pytest.mark.long
 def test_an_idle_connection_stays_open_for_longer_than_clients_keep_it(server: Running) -> None:
     """httpx, and with it the SDKs, keep an idle connection for 5 seconds."""

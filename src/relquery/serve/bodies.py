@@ -90,11 +90,6 @@ class Body(BaseModel):
 _NOTHING: list[Any] = [None, False, "", [], {}]
 
 
-def example(body: dict[str, Any]) -> ConfigDict:
-    """The `model_config` of a body, for the OpenAPI document to show this one."""
-    return ConfigDict(json_schema_extra={"examples": [body]})
-
-
 def invalid(found: Sequence[Mapping[str, Any]]) -> HttpError:
     """What is wrong with a body, and where. found: errors as pydantic tells them.
 

@@ -43,9 +43,6 @@ router = APIRouter(tags=["relquery"])
 
 Query = Annotated[str, Field(min_length=1, max_length=100_000)]
 Share = Annotated[float, Field(ge=0, le=1)]
-_EXAMPLE = bodies.example(
-    {"query": "SELECT LLM('Is it good?', name) AS good FROM (VALUES ('Tea')) AS t(name)"}
-)
 
 
 class Sampled(bodies.Body):
@@ -91,7 +88,6 @@ class QueryBody(Sampled):
     guard.
     """
 
-    model_config = _EXAMPLE
     query: Query
     params: list[JsonValue] | dict[str, JsonValue] | None = None
     order: Order | None = None
@@ -305,12 +301,6 @@ class PromptBody(Sampled):
     """A prompt in markup. markup: the schema that it names. independent: whether the schema's
     modules are used; false sends plain text."""
 
-    model_config = bodies.example(
-        {
-            "markup": '<schema name="drinks"><module name="tea">Tea is hot.</module></schema>',
-            "prompt": '<prompt schema="drinks"><tea/>Is it hot?</prompt>',
-        }
-    )
     markup: Markup
     prompt: Markup
     independent: bool = True

@@ -22,7 +22,7 @@ from relquery.backends.embedding.load import LocalEmbedder, load_embedder
 from relquery.engine.requests.labels import Normalization
 from relquery.errors import ConfigError
 from relquery.prompt import Answer, Prompt, Role, Sampling, Span
-from relquery.serve.bodies import ANY, Body, DeclaredFields, Inner, Label, Positive, example
+from relquery.serve.bodies import ANY, Body, DeclaredFields, Inner, Label, Positive
 from relquery.serve.errors import HttpError, Json, bad_request, not_supported, refusing
 from relquery.serve.openai.choices import finish_of, usage_of
 from relquery.serve.openai.completions import TokenId, raw_prompt
@@ -39,7 +39,6 @@ class ScoreBody(Body):
     normalization: see relquery.Engine.score.
     """
 
-    model_config = example({"model": "demo", "prompts": ["Is tea good?"], "labels": ["yes", "no"]})
     model: str
     prompts: Annotated[list[str], Field(min_length=1)] | None = None
     messages: Messages | None = None
@@ -85,7 +84,6 @@ def _scored(at: int, answer: Answer) -> dict[str, Any]:
 class TokenizeBody(Body):
     """A text as /v1/completions reads it, or a chat as /v1/chat/completions does."""
 
-    model_config = example({"prompt": "Is tea good?"})
     ACCEPTED: ClassVar = {"add_special_tokens": (True,), "add_generation_prompt": (True,)}
     model: str | None = None
     prompt: str | None = None
@@ -96,7 +94,6 @@ class TokenizeBody(Body):
 class DetokenizeBody(Body):
     """Token ids."""
 
-    model_config = example({"tokens": [40, 41, 42]})
     model: str | None = None
     tokens: list[TokenId]
 
@@ -195,7 +192,6 @@ Cut = Literal[-1] | None
 class EmbeddingBody(Body):
     """Texts of which vectors are asked for. dimensions: of the encoder, which has no others."""
 
-    model_config = example({"model": "encoder", "input": ["Tea is good."]})
     ACCEPTED: ClassVar = {"user": ANY, "input_type": ANY}
     model: str
     input: Label | list[Any]
@@ -224,7 +220,6 @@ class Document(Inner):
 class RerankBody(Body):
     """Documents to be ranked for a query: all of them, or the best `top_n`."""
 
-    model_config = example({"model": "encoder", "query": "tea", "documents": ["Tea.", "Boats."]})
     ACCEPTED: ClassVar = {"user": ANY}
     model: str
     query: Label

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -127,18 +126,6 @@ def test_a_stream_begins_with_the_tokens_of_its_prompt(client: anthropic.Anthrop
         assert (kept(last)[1] > 0) == repeated
 
 
-def test_the_async_client_gets_the_same(client: anthropic.Anthropic, server: Running) -> None:
-    async def both() -> tuple[anthropic.types.Message, str]:
-        async with anthropic.AsyncAnthropic(base_url=server.url, api_key="none") as one:
-            asked: dict[str, Any] = {"model": "demo", "max_tokens": 8, "extra_body": GREEDY}
-            whole = await one.messages.create(**asked, messages=ASKED)
-            async with one.messages.stream(**asked, messages=ASKED) as stream:
-                return whole, "".join([piece async for piece in stream.text_stream])
-
-    whole, streamed = asyncio.run(both())
-    assert text_of(whole) == streamed == text_of(ask(client))
-
-
 def test_a_last_message_of_the_assistant_is_continued(client: anthropic.Anthropic) -> None:
     text = text_of(ask(client, max_tokens=16)).rstrip()
     for cut in (text.rindex(" ") if " " in text else len(text) // 2, 0):
@@ -208,13 +195,6 @@ def test_other_blocks_than_text_are_refused_by_name(client: anthropic.Anthropic)
             ask(client, messages=turn(content))
 
 
-def test_a_model_that_is_not_served_is_not_found(client: anthropic.Anthropic) -> None:
-    with pytest.raises(anthropic.NotFoundError, match="Served: demo"):
-        ask(client, model="other")
-    with pytest.raises(anthropic.NotFoundError):
-        client.messages.count_tokens(model="other", messages=ASKED)
-
-
 def test_a_prompt_that_is_too_long_is_refused_but_counted(client: anthropic.Anthropic) -> None:
     long = turn("word " * 20_000)
     for asking in (ask, streamed):
@@ -230,14 +210,6 @@ def test_max_tokens_is_needed(server: Running) -> None:
         "type": "invalid_request_error",
         "message": "max_tokens: Field required",
     }
-
-
-def test_a_client_that_leaves_a_stream_holds_up_nobody(client: anthropic.Anthropic) -> None:
-    for _ in range(3):
-        asked: dict[str, Any] = {"model": "demo", "max_tokens": 400, "extra_body": GREEDY}
-        with client.messages.stream(**asked, messages=ASKED) as stream:
-            next(iter(stream.text_stream))
-    assert text_of(ask(client))
 
 
 NAMES = st.sampled_from(["type", "text", "role", "content", "cache_control", "ttl"])

@@ -218,15 +218,6 @@ def test_a_full_disk_refuses_uploads_and_batches_and_keeps_nothing_of_them(
     asyncio.run(asyncio.wait_for(run(), 20))
 
 
-def test_the_value_and_the_error_of_a_function_come_back() -> None:
-    async def read(text: str) -> int:
-        return await to_its_end(int, text)
-
-    assert asyncio.run(read("12")) == 12
-    with pytest.raises(ValueError, match="invalid literal"):
-        asyncio.run(read("x"))
-
-
 @pytest.mark.parametrize("times", [1, 2])
 def test_who_is_cancelled_waits_until_the_thread_has_ended(times: int) -> None:
     go, ended = Event(), Event()

@@ -8,7 +8,7 @@ import anthropic
 import httpx
 import openai
 import pytest
-from pydantic import BaseModel, SecretStr
+from pydantic import BaseModel
 
 from tests.cases import cases
 from tests.serve.conftest import Running
@@ -168,19 +168,3 @@ def test_a_prompt_that_is_too_long_is_refused_also_for_a_stream(client: openai.O
         with pytest.raises(openai.BadRequestError) as caught:
             ask(client, "word " * 5000, stream=stream)
         assert caught.value.code == "context_length_exceeded"
-
-
-@pytest.mark.long
-def test_langchains_client_is_answered(server: Running) -> None:
-    from langchain_openai import ChatOpenAI
-
-    more: dict[str, Any] = {"max_tokens": 20, "api_key": SecretStr("none"), "temperature": 0}
-    chat = ChatOpenAI(model="demo", base_url=f"{server.url}/v1", **more)
-    found = chat.invoke(REVIEW)
-    assert found.content == "Yes"
-    assert found.usage_metadata is not None
-    assert found.usage_metadata["output_tokens"] == 1
-    assert "".join(str(piece.content) for piece in chat.stream(REVIEW)) == "Yes"
-    assert [each.content for each in chat.batch([REVIEW] * 3)] == ["Yes"] * 3
-    structured = chat.with_structured_output(Review, method="json_schema")
-    assert isinstance(structured.invoke(REVIEW), Review)

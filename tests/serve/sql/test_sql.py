@@ -44,13 +44,6 @@ def test_rows_and_report_are_as_in_process(client: httpx.Client, local: Connecti
     assert found["errors"] == []
 
 
-def test_equal_calls_are_answered_once_for_all_statements_of_a_tenant(client: httpx.Client) -> None:
-    query = "SELECT AI_FILTER('Is {movietitle} a war film?') FROM movies WHERE year = 1983"
-    first, again = (ask(client, query)["report"] for _ in range(2))
-    assert (first["calls"], first["ledger_hits"]) == (3, 0)
-    assert (again["calls"], again["ledger_hits"]) == (0, 3)
-
-
 def test_a_call_may_name_the_model_of_the_server_and_no_other(client: httpx.Client) -> None:
     query = "SELECT LLM('Nice?', note, labels := ['Yes', 'No'], model := '{}') FROM notes"
     assert len(ask(client, query.format("demo"))["rows"]) == 3
@@ -130,14 +123,6 @@ def test_tables_are_listed_with_types_and_sizes(client: httpx.Client) -> None:
     assert set(tables) == {"main.movies", "main.notes", "main.orders", "shop.orders"}
     assert tables["main.notes"]["rows"] == 3
     assert tables["main.notes"]["columns"][0] == {"name": "id", "type": "BIGINT"}
-
-
-def test_a_statement_that_does_not_only_read_is_refused(client: httpx.Client) -> None:
-    for query in ("FROM read_csv('secret.csv')", "COPY notes TO 'x'", "FROM 'secret.csv'"):
-        for path in ("/v1/sql", "/v1/sql/explain"):
-            answer = client.post(path, json={"query": query})
-            assert answer.status_code in (400, 403)
-            assert "hidden" not in answer.text
 
 
 @pytest.mark.parametrize(("body", "param"), cases(__file__))

@@ -19,12 +19,6 @@ MOST_BREAKPOINTS = 4
 KEPT = {"5m": (1, 300.0), "1h": (2, 3600.0)}
 """Span.keep and Span.keep_for of what a breakpoint ends: what is kept for longer is kept before the
 rest when the cache is full."""
-MESSAGE: dict[str, Any] = {
-    "model": "demo",
-    "max_tokens": 8,
-    "messages": [{"role": "user", "content": "Is tea good?"}],
-}
-"""An example."""
 
 
 class CacheControl(bodies.Inner):
@@ -205,7 +199,6 @@ class OutputConfig(bodies.Body):
 class Counted(bodies.Body):
     """Fields that messages and the counting of their tokens share."""
 
-    model_config = bodies.example({k: v for k, v in MESSAGE.items() if k != "max_tokens"})
     ACCEPTED: ClassVar = ACCEPTED
     model: str
     messages: Annotated[list[MessageParam], Field(min_length=1, max_length=100_000)]
@@ -257,7 +250,6 @@ class Counted(bodies.Body):
 class MessageBody(Counted):
     """A request for a message. max_tokens: 0 to compute a prompt's states and answer nothing."""
 
-    model_config = bodies.example(MESSAGE)
     max_tokens: bodies.Natural
     stop_sequences: Annotated[list[bodies.Label], Field(max_length=64)] | None = None
     stream: bool | None = None

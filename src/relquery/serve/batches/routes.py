@@ -14,7 +14,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import FileResponse, Response, StreamingResponse
 
 from relquery.serve import bodies
-from relquery.serve.anthropic.requests import MESSAGE
 from relquery.serve.batches.batches import MESSAGES, BatchRecord, ServerBatches
 from relquery.serve.batches.lines import read_lines
 from relquery.serve.batches.store import HIDDEN, Files, StoredFile
@@ -208,7 +207,6 @@ class BatchRequest(bodies.Inner):
 class MessageBatchBody(bodies.Body):
     """A request for a batch of messages."""
 
-    model_config = bodies.example({"requests": [{"custom_id": "tea", "params": MESSAGE}]})
     requests: Annotated[list[BatchRequest], Field(min_length=1)]
 
 

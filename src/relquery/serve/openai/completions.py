@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from relquery.backends.local.asking import Begun, Piece
 from relquery.prompt import MOST_LOGPROBS, Answer, Finish, Prompt, Role, Sampling, Span
-from relquery.serve.bodies import WHOLE, Inner, Natural, Positive, example
+from relquery.serve.bodies import WHOLE, Inner, Natural, Positive
 from relquery.serve.errors import bad_request, not_supported
 from relquery.serve.openai import fields
 from relquery.serve.openai.choices import (
@@ -48,9 +48,6 @@ class ChatToolChoice(Inner):
 class ChatBody(fields.SamplingFields, fields.CallsTools):
     """A request for a chat completion."""
 
-    model_config = example(
-        {"model": "demo", "messages": [{"role": "user", "content": "Is tea good?"}]}
-    )
     ACCEPTED: ClassVar = fields.ACCEPTED | {
         "function_call": ("none", "auto"),
         "modalities": (["text"],),
@@ -164,7 +161,6 @@ class CompletionBody(fields.SamplingFields):
     """A request for completions. prompt: text or token ids, or a list of either. echo: whether
     choices begin with it, and `logprobs` with its tokens'. prompt_logprobs: vLLM's field."""
 
-    model_config = example({"model": "demo", "prompt": "Tea is"})
     ACCEPTED: ClassVar = fields.ACCEPTED
     prompt: str | Tokens | Texts | Annotated[list[Tokens], Field(min_length=1)]
     max_tokens: Natural | None = None

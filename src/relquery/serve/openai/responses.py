@@ -107,7 +107,6 @@ class Reasoning(bodies.Body):
 class ResponseBody(fields.CallsTools):
     """A request for a response. Responses are not stored."""
 
-    model_config = bodies.example({"model": "demo", "input": "Is tea good?"})
     ACCEPTED: ClassVar = {
         **fields.SHARED,
         "truncation": ("disabled",),
