@@ -3,7 +3,6 @@ minute, and whether there is room for it."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import os
@@ -27,8 +26,6 @@ _LOG = logging.getLogger("relquery.serve.access")
 Headers = Iterable[tuple[bytes, bytes]]
 VERSION = 1
 PREFIX = "rq-"
-WATCHED_EVERY = 0.5
-"""Seconds between two looks at the keys' file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,9 +209,6 @@ class Authenticator:
         del tenant
         return whole
 
-    async def watch(self) -> None:
-        """Keep what it knows up to date, until it is cancelled."""
-
 
 class KeyAuthenticator(Authenticator):
     """An authenticator by the keys of a file, which is read again when it changes.
@@ -232,6 +226,7 @@ class KeyAuthenticator(Authenticator):
         given = _key_in(headers)
         if given is None:
             raise _no_entry("No key. Send one as 'Authorization: Bearer KEY' or 'x-api-key: KEY'.")
+        self.refresh()
         digest = hash_of(given)
         key = self._known.get(digest)
         # How long the lookup takes tells of hashes, from which no key can be computed.
@@ -244,6 +239,7 @@ class KeyAuthenticator(Authenticator):
     def of_key(self, name: str, tenant: str) -> Identity | None:
         if not name:  # what was begun before there were keys goes on without limits
             return Identity(tenant, operator=False)
+        self.refresh()
         for key in self._known.values():
             if (key.name, key.tenant) == (name, tenant) and key.is_valid(self._now()):
                 return self._identity(key)
@@ -253,11 +249,6 @@ class KeyAuthenticator(Authenticator):
         weights = {key.tenant: key.weight or 1.0 for key in self._known.values()}
         mine = weights.setdefault(tenant, 1.0)
         return max(1, int(whole * mine / sum(weights.values())))
-
-    async def watch(self) -> None:
-        while True:
-            await asyncio.sleep(WATCHED_EVERY)
-            await asyncio.to_thread(self.refresh)
 
     def refresh(self) -> None:
         """Read the file if it has changed. One that cannot be read leaves the keys as they were."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import secrets
 import time
@@ -25,8 +24,6 @@ OPEN_PATHS = ("/health", "/console")
 """Paths that need no key; and the console's page itself."""
 FIGURES = "/metrics"
 """Answered to the end, when nothing else is any more."""
-PATIENCE = 600.0
-"""Seconds in which a body must have come, however steadily it comes."""
 NO_ROUTE = "other"
 """In place of a route: there are few of those, but any number of wrong paths."""
 GONE = 499
@@ -43,17 +40,10 @@ Headers = Sequence[tuple[bytes, bytes]]
 
 
 class RequestMiddleware:
-    """The outermost ASGI application of ours. traces: where requests are told, if anywhere.
-    patience: seconds in which a body must have come."""
+    """The outermost ASGI application of ours. traces: where requests are told, if anywhere."""
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        server: Server,
-        traces: Tracing | None = None,
-        patience: float = PATIENCE,
-    ) -> None:
-        self._app, self.server, self.traces, self.patience = app, server, traces, patience
+    def __init__(self, app: ASGIApp, server: Server, traces: Tracing | None = None) -> None:
+        self._app, self.server, self.traces = app, server, traces
         self._pages = Pages(server.config.host, server.config.origins or ())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -151,17 +141,9 @@ class _Request:
         return path
 
     async def receive(self) -> Message:
+        message = await self._receive()
         if self._is_whole:  # it is waited for the client to leave
-            return await self._receive()
-        patience = self._middleware.patience
-        try:
-            async with asyncio.timeout(self.began + patience - time.perf_counter()):
-                message = await self._receive()
-        except TimeoutError:
-            # The connection is closed, so that what is left of the body is not waited for either.
-            slow = f"The request's body has not come in {patience:g} seconds. Send it in parts."
-            close = {"connection": "close"}
-            raise HttpError(408, slow, "too_slow", headers=close) from None
+            return message
         if message["type"] == "http.disconnect":
             raise ClientGoneError
         self._is_whole = not message.get("more_body", False)

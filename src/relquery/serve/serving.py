@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager, closing, suppress
 from functools import partial
+from math import inf
 from types import FrameType
 from typing import Any, ClassVar
 
@@ -43,18 +44,19 @@ _WORDS = {400: "Bad Request", 408: "Request Timeout", 431: "Request Header Field
 
 
 class HttpConnection(HttpToolsProtocol):
-    """uvicorn's, which by itself would wait for a head of any size without end.
-
-    patience: seconds in which a head must come, in which more of a body must come, and in which all
-    of a body must come that is answered already.
-    """
+    """uvicorn's, which by itself would wait for a head of any size without end."""
 
     patience: ClassVar[float] = 30.0
+    """Seconds in which a head must come, in which more of a body must come, and in which all of a
+    body must come that is answered already."""
+    whole: ClassVar[float] = 600.0
+    """Seconds in which a whole body must come, however steadily it comes."""
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
         self._in_head, self._read = True, 0
         self._tiring: asyncio.TimerHandle | None = None
+        self._due = inf
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -76,7 +78,7 @@ class HttpConnection(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         if not self._in_head:  # a further request of the connection
-            self._in_head, self._read = True, 0
+            self._in_head, self._read, self._due = True, 0, inf
             self._wait()
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -87,7 +89,7 @@ class HttpConnection(HttpToolsProtocol):
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        self._in_head = False
+        self._in_head, self._due = False, self.loop.time() + self.whole
         self._wait()
         super().on_headers_complete()
 
@@ -101,7 +103,8 @@ class HttpConnection(HttpToolsProtocol):
 
     def _wait(self) -> None:
         self._rest()
-        self._tiring = self.loop.call_later(self.patience, self._tire)
+        when = min(self.loop.time() + self.patience, self._due)
+        self._tiring = self.loop.call_at(when, self._tire)
 
     def _rest(self) -> None:
         if self._tiring is not None:
@@ -110,9 +113,10 @@ class HttpConnection(HttpToolsProtocol):
 
     def _tire(self) -> None:
         if self.flow.read_paused:  # the server is slow, not the client
+            self._due = self.loop.time() + self.whole
             self._wait()
         elif not self.transport.is_closing():
-            self._refuse(408, f"No more of the request has come in {self.patience:g} seconds.")
+            self._refuse(408, "The request does not come, or too slowly. Send it in parts.")
 
     def _refuse(self, status: int, message: str) -> None:
         """Answer, unless an answer has begun, and close the connection."""
@@ -185,13 +189,9 @@ async def _lifespan(server: Server) -> AsyncIterator[None]:
     loop.set_default_executor(ThreadPoolExecutor(THREADS, "relquery-serve"))
     for each in server.engines:
         each.link.hop = loop.call_soon_threadsafe
-    watching = asyncio.create_task(server.gate.watch())
     async with batching(server):
         yield
         server.admission.stopping = True
-    watching.cancel()
-    with suppress(asyncio.CancelledError):
-        await watching
 
 
 def bind(host: str, port: int) -> socket.socket:

@@ -275,23 +275,17 @@ def read_selectivity(given: Sequence[str], *, explains: bool) -> float | dict[st
     """
     if given and not explains:
         raise ConfigError("--selectivity is for --explain. Add --explain, or leave it out.")
-    by_stage: dict[str, float] = {}
-    for item in given:
-        name, equals, text = item.rpartition("=")
-        name = name.strip()
-        try:
-            share = float(text)
-        except ValueError:
-            raise ConfigError(
-                f"--selectivity {item}: expected a number from 0 to 1, or NAME=NUMBER, e.g. "
-                "--selectivity 'filter 1=0.3'."
-            ) from None
-        if not equals and len(given) == 1:
-            return share
-        if not name or name in by_stage:
-            raise ConfigError(
-                f"--selectivity {item}: give one number for all stages, or one for each by its "
-                "name, e.g. --selectivity 'filter 1=0.3'."
-            )
-        by_stage[name] = share
-    return by_stage or None
+    if len(given) == 1 and "=" not in given[0]:
+        return _share(given[0])
+    named = pairs("--selectivity", given, "'filter 1=0.3'")
+    return {name.strip(): _share(text) for name, text in named.items()} or None
+
+
+def _share(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ConfigError(
+            f"--selectivity {text}: expected a number from 0 to 1, or NAME=NUMBER, e.g. "
+            "--selectivity 'filter 1=0.3'."
+        ) from None
