@@ -60,19 +60,6 @@ def test_a_batch_is_submitted_and_answered_when_resumed(run: Run, tmp_path: Path
         assert run("resume", ledger)[1].startswith("Nothing to resume")
 
 
-@pytest.mark.long
-def test_calls_that_do_not_need_each_other_are_submitted_together(run: Run, tmp_path: Path) -> None:
-    ledger = str(tmp_path / "run.db")
-    calls = ("LLM('up', n) AS up", "LLM('down', n) AS down", "LLM('re', LLM('up', n)) AS re")
-    with serving(answer, looks=2) as server:
-        err = submitted(run, tmp_path, server.url, query=f"SELECT {', '.join(calls)} FROM t")
-        assert "2 batches of 4 requests are with OpenAI" in err
-        assert [len(batch.lines) for batch in server.batches] == [2, 2]
-        run("resume", ledger, code=WAITS)  # the call over answers
-        run("resume", ledger)
-        assert sum(len(batch.lines) for batch in server.batches) in (5, 6)
-
-
 def test_batches_are_cancelled(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = str(tmp_path / "run.db")
     with serving(answer, looks=99) as server:

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -218,35 +214,3 @@ def test_orders_that_no_cache_holds_are_said_to_cost_the_same(run: Run, shop: st
     out, _ = run(shop, "--weight", "gpt-4o-mini", "--prefix", "word " * 2000)
     assert "(cheapest)" in out
     assert "No prefix" not in out
-
-
-@pytest.mark.long
-def test_it_runs_without_torch_and_transformers() -> None:
-    code = (
-        "import sys\n"
-        "sys.modules.update({name: None for name in ('torch', 'transformers')})\n"
-        "from relquery.cli import main\n"
-        "sys.argv = ['relquery', 'reorder', 'demo:movies', '--rows', '20', *sys.argv[1:]]\n"
-        "main()\n"
-    )
-    for more in ((), ("--tokenizer", "demo")):
-        command = [sys.executable, "-c", code, *more]
-        done = subprocess.run(command, check=False, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.long
-def test_an_interrupt_ends_with_130_and_no_traceback(tmp_path: Path) -> None:
-    path = tmp_path / "wide.parquet"
-    draws = np.random.default_rng(0).integers(0, 50, (30, 100_000)).astype(str)
-    pq.write_table(pa.table({f"c{i}": column for i, column in enumerate(draws)}), path)
-    code = "from relquery.cli import main; main()"
-    command = [sys.executable, "-c", code, "reorder", str(path), "--seconds", "600"]
-    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    time.sleep(3)
-    running.send_signal(signal.SIGINT)
-    out, err = running.communicate(timeout=60)
-    assert running.returncode == 130, err
-    said = [line for line in err.splitlines() if not line.startswith(("Compiling", "Compiled"))]
-    assert said == ["Interrupted."]
-    assert out == ""

@@ -5,12 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from contextlib import closing
-from http.client import HTTPConnection
 from typing import Any
 
 import httpx
-import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.programs import needed
@@ -107,17 +104,3 @@ def test_a_request_has_one_line_in_the_log_without_its_prompt(server: Running) -
     assert "relQuery" not in json.dumps(line)
     timing = answer.headers["server-timing"]
     assert [part.partition(";")[0] for part in timing.split(", ")] == ["waiting", "core", "tail"]
-
-
-@pytest.mark.long
-def test_an_idle_connection_stays_open_for_longer_than_clients_keep_it(server: Running) -> None:
-    """httpx, and with it the SDKs, keep an idle connection for 5 seconds."""
-    connection = HTTPConnection("127.0.0.1", server.port, timeout=20)
-    with closing(connection):
-        connection.connect()
-        first = connection.sock
-        for wait in (5.2, 0):
-            connection.request("GET", "/health/live")
-            assert connection.getresponse().read()
-            assert connection.sock is first
-            time.sleep(wait)

@@ -133,11 +133,6 @@ def test_our_fault_ends_nothing(
     assert not session.is_over
 
 
-def test_plain_sql_loads_no_model(say: Say, loaded: list[str]) -> None:
-    assert "Alien" in say("SELECT * FROM films;")[0]
-    assert loaded == []
-
-
 def test_what_cells_hold_does_nothing_to_the_terminal(say: Say) -> None:
     out, _ = say("SELECT chr(27) || '[31m[red]x[/red]' AS \"a\x1b[0m\";")
     assert "\x1b" not in out

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
-import pytest
 
 from relquery.connection import Connection
 from relquery.ir.wire import from_wire
-from tests.serve.conftest import Running
 
 REVIEWS = [
     "A dull film with a weak plot, flat characters and a score that never fits.",
@@ -114,26 +109,3 @@ def test_a_query_that_cannot_be_run_is_refused(client: httpx.Client) -> None:
         assert says in answer.json()["error"]["message"]
     for content in (b"{", b"\xff", b""):
         assert client.post("/v1/query/execute", content=content).status_code == 400
-
-
-_PACKAGE = """
-import asyncio, sys
-import spnl
-
-async def main():
-    return await spnl.execute(sys.argv[1])
-
-print(asyncio.run(main()).data)
-"""
-
-
-@pytest.mark.long
-def test_the_spnl_package_gets_the_same_answer(server: Running, client: httpx.Client) -> None:
-    pytest.importorskip("spnl")
-    query = summary(REVIEWS[0])
-    theirs = json.dumps(query).replace('"demo"', '"openai/demo"')
-    environment = os.environ | {"OPENAI_API_BASE": f"{server.url}/v1", "OPENAI_API_KEY": "none"}
-    command = [sys.executable, "-c", _PACKAGE, theirs]
-    told = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
-    (expected,) = contents(post(client, "execute", query))
-    assert expected in told.stdout

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -13,7 +12,6 @@ import pytest
 
 from relquery.connection import Connection
 from tests.cases import cases
-from tests.serve.conftest import Running
 
 QUERY = """
 SELECT movietitle, LLM('Summarize the review in one sentence.', movies.*) AS summary
@@ -143,20 +141,3 @@ def test_statements_run_side_by_side_and_give_what_they_give_alone(client: httpx
         others = list(threads.map(lambda query: ask(client, query, order="original"), fresh))
     assert [each["rows"] for each in together] == alone
     assert all(len(each["rows"]) == 1 and not each["errors"] for each in others)
-
-
-@pytest.mark.long
-def test_a_client_that_leaves_ends_its_statement(server: Running, client: httpx.Client) -> None:
-    """Eight of them fill the threads; a ninth is answered soon only if they have ended."""
-    slow = "SELECT sum(a.range * b.range % 7) FROM range(1000000) a, range(1000000) b"
-    calls = "SELECT LLM('Write.', range, max_tokens := 200) FROM range(5000)"
-    for at in range(8):
-        query = slow if at % 2 else calls
-        with (
-            httpx.Client(base_url=server.url, timeout=0.4) as leaving,
-            pytest.raises(httpx.TimeoutException),
-        ):
-            leaving.post("/v1/sql", json={"query": query, "order": "original"})
-    began = time.monotonic()
-    assert ask(client, "SELECT 42")["rows"] == [[42]]
-    assert time.monotonic() - began < 20
