@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import pytest
+
 from relquery.sql import names as ours
 from relquery.sql.executor.order import has_sides, steps_of
 from relquery.sql.parser.parse import parser
@@ -29,66 +31,50 @@ class Fixed:
 
 
 def condition(sql: str, is_side: bool = False) -> Condition:
-    """A condition in which a, b and c are the answers of calls."""
-    for name, call in (("a", A), ("b", B), ("c", C)):
+    """A condition in which a and b are the answers of calls."""
+    for name, call in (("a", A), ("b", B)):
         sql = sql.replace(f"{name} ", f"{ours.answer(call)} ")
     return Condition(parser().expression(sql), is_side)
 
 
-Inner = dict[int, frozenset[int]]
+A_IS_X, A_IS_Y, B_IS_X = condition("a = 'x'"), condition("a = 'y'"), condition("b = 'x'")
+SIDES = {A: [[condition("b <> 'y'", True)]], B: [[condition("a <> 'x'", True)]]}
+DECIDES = {A: [[]], B: [[A_IS_X]], C: [[A_IS_Y]]}
+TWICE = {A: [[]], B: [[A_IS_X], [A_IS_Y]]}
 
 
-def order(
-    part: CallGroup, costs: Fixed | None = None, inner: Inner | None = None
-) -> list[tuple[int, bool]]:
-    """The calls in order, and whether each is asked for all rows."""
-    none: frozenset[int] = frozenset()
-    steps = steps_of(part, inner or dict.fromkeys(part.calls, none), costs or Fixed())
-    return [(step.call, step.where is None) for step in steps]
-
-
-EITHER = CallGroup(
-    (A, B),
-    {A: [[condition("b <> 'y'", True)]], B: [[condition("a <> 'x'", True)]]},
-)
-
-
-def test_of_two_sides_the_one_goes_first_that_costs_less_with_what_it_leaves() -> None:
-    for costs, first in [
-        (Fixed(), A),
-        (Fixed({A: 3.0}), B),
-        (Fixed({A: 1.2}, {A: 0.1, B: 0.9}), A),
-        (Fixed({}, {A: 0.9, B: 0.1}), B),
-    ]:
-        assert order(EITHER, costs) == [(first, True), (B if first == A else A, False)]
-    assert has_sides(EITHER)
-
-
-def test_what_decides_whether_a_call_is_read_goes_before_it_at_any_cost() -> None:
-    case = CallGroup(
-        (B, C, A), {A: [[]], B: [[condition("a = 'x'")]], C: [[condition("a <> 'x'")]]}
-    )
-    assert order(case, Fixed({A: 100.0})) == [(A, True), (B, False), (C, False)]
-    assert not has_sides(case)
-
-
-def test_an_inner_call_goes_before_an_outer_one() -> None:
-    part = CallGroup((A, B), {A: [[condition("b = 'x'")]], B: [[]]})
-    inner = {A: frozenset(), B: frozenset({A})}
-    assert order(part, inner=inner) == [(A, True), (B, True)]
-
-
-def test_calls_that_decide_about_each_other_are_not_waited_for() -> None:
-    part = CallGroup((A, B), {A: [[condition("b = 'x'")]], B: [[condition("a = 'y'")]]})
-    assert order(part) == [(A, True), (B, False)]
-
-
-def test_a_call_read_at_two_places_is_asked_where_one_of_them_reads_it() -> None:
-    places = [[condition("a = 'x'")], [condition("a = 'y'")]]
-    steps = steps_of(
-        CallGroup((A, B), {A: [[]], B: places}), {A: frozenset(), B: frozenset()}, Fixed()
-    )
-    assert steps[1].where is not None
-    assert parser().sql(steps[1].where).count(" OR ") == 1
-    everywhere = CallGroup((A, B), {A: [[]], B: [*places, []]})
-    assert order(everywhere) == [(A, True), (B, True)]
+@pytest.mark.parametrize(
+    ("calls", "places", "costs", "inner", "expected"),
+    [
+        pytest.param([A, B], SIDES, Fixed(), {}, "A, B where", id="of equal sides the first"),
+        pytest.param([A, B], SIDES, Fixed({A: 3.0}), {}, "B, A where", id="the cheaper side"),
+        pytest.param([A, B], SIDES, Fixed({A: 1.2}, {A: 0.1, B: 0.9}), {}, "A, B where",
+                     id="the dearer side that leaves less"),
+        pytest.param([A, B], SIDES, Fixed({}, {A: 0.9, B: 0.1}), {}, "B, A where",
+                     id="the side that leaves less"),
+        pytest.param([B, C, A], DECIDES, Fixed({A: 100.0}), {}, "A, B where, C where",
+                     id="what decides goes before, at any cost"),
+        pytest.param([A, B], {A: [[B_IS_X]], B: [[]]}, Fixed(), {B: A}, "A, B",
+                     id="an inner call goes before an outer one"),
+        pytest.param([A, B], {A: [[B_IS_X]], B: [[A_IS_Y]]}, Fixed(), {}, "A, B where",
+                     id="calls that decide about each other are not waited for"),
+        pytest.param([A, B], TWICE, Fixed(), {}, "A, B where OR", id="one of two places reads it"),
+        pytest.param([A, B], {A: [[]], B: [*TWICE[B], []]}, Fixed(), {}, "A, B",
+                     id="a place always reads it"),
+    ],
+)  # fmt: skip
+def test_the_order_of_calls(
+    calls: list[int],
+    places: dict[int, list[list[Condition]]],
+    costs: Fixed,
+    inner: dict[int, int],
+    expected: str,
+) -> None:
+    part = CallGroup(tuple(calls), places)
+    found = []
+    of_calls = {call: frozenset([inner[call]] if call in inner else []) for call in calls}
+    for step in steps_of(part, of_calls, costs):
+        where = "" if step.where is None else parser().sql(step.where)
+        found.append("ABC"[step.call] + " where" * bool(where) + " OR" * where.count(" OR "))
+    assert ", ".join(found) == expected
+    assert has_sides(part) == (places is SIDES)
