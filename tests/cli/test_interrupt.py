@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import signal
+import time
+from contextlib import suppress
 
 import pytest
 
+from relquery.cli import interrupt
 from relquery.cli.interrupt import interruptible
 
 
@@ -28,20 +31,62 @@ def press() -> None:
     signal.raise_signal(signal.SIGINT)
 
 
-def test_an_impatient_person_does_not_stop_what_cleans_up() -> None:
-    cleaned = False
+def test_an_interrupt_that_is_dropped_is_raised_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interrupt, "LOST", 0.05)
+
+    def drop_three() -> None:
+        with suppress(KeyboardInterrupt):
+            press()
+        for _ in range(2):
+            with suppress(KeyboardInterrupt):
+                time.sleep(60)
+                pytest.fail("was not interrupted again")
+        time.sleep(60)
+
+    with pytest.raises(KeyboardInterrupt), interruptible():
+        drop_three()
+
+
+def test_what_an_interrupt_ends_is_cleaned_up_in_peace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interrupt, "LOST", 0.01)
+    cleaned = []
 
     def clean() -> None:
-        nonlocal cleaned
         try:
             press()
         finally:
-            press()
-            cleaned = True
+            for step in range(10):
+                time.sleep(0.02)
+                cleaned.append(step)
 
-    with pytest.raises(KeyboardInterrupt), interruptible(60.0):
+    with pytest.raises(KeyboardInterrupt), interruptible():
         clean()
-    assert cleaned
+    assert len(cleaned) == 10
+
+
+def test_nothing_is_pressed_after_the_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interrupt, "LOST", 0.001)
+    for _ in range(50):
+        with suppress(KeyboardInterrupt), interruptible(), suppress(KeyboardInterrupt):
+            press()
+        with pytest.raises(ValueError, match="other"), interruptible():
+            raise ValueError("other")
+
+
+def test_a_block_in_an_error_handler_is_interrupted_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interrupt, "LOST", 0.05)
+
+    def handle() -> None:
+        with interruptible():
+            with suppress(KeyboardInterrupt):
+                press()
+            time.sleep(60)
+
+    try:
+        raise ValueError("an error")
+    except ValueError:
+        with pytest.raises(KeyboardInterrupt):
+            handle()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import _thread
 import signal
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import monotonic
@@ -14,6 +17,8 @@ from relquery.cli.command import INTERRUPTED
 from relquery.cli.terminal import say
 
 _ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+LOST = 1.0
+"""Seconds after which what Ctrl-C raised is taken for lost, if nothing is handling it."""
 
 
 @contextmanager
@@ -21,19 +26,29 @@ def interruptible(patience: float = 0.0) -> Iterator[None]:
     """What Ctrl-C breaks in this block ends it as KeyboardInterrupt; for the main thread.
 
     DuckDB turns the interrupt into a RuntimeError, and an import that it stops half-way fails later
-    for a reason of its own. Signals by which others end a process do the same, so that calls under
-    way are noted.
+    for a reason of its own. Others drop it, such as libraries that import pandas if they can: then
+    it is raised again.
+    So do the signals by which others end a process, so that calls under way are noted.
     patience: seconds in which a Ctrl-C after another does nothing, so that what the first one ends
     is cleaned up.
     """
     pressed: float | None = None
+    around = sys.exception()
+    again = _Again()
 
     def press(number: int, frame: FrameType | None) -> None:
         nonlocal pressed
-        earlier, now = pressed, monotonic()
-        if earlier is None or now >= earlier + patience:
+        if again.comes():
+            if sys.exception() is not around:  # what the first one ends is being cleaned up
+                return
+        else:
+            before, now = pressed, monotonic()
+            if before is not None and now < before + patience:
+                return
+            if before is None:
+                again.start()
             pressed = now
-            raise KeyboardInterrupt
+        raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGINT, press)
     ending = [number for number in _ENDING if signal.getsignal(number) is signal.SIG_DFL]
@@ -46,9 +61,12 @@ def interruptible(patience: float = 0.0) -> Iterator[None]:
             raise KeyboardInterrupt from error
         raise
     finally:
-        signal.signal(signal.SIGINT, before)
-        for number in ending:
-            signal.signal(number, signal.SIG_DFL)
+        try:
+            again.stop()
+        finally:
+            signal.signal(signal.SIGINT, before)
+            for number in ending:
+                signal.signal(number, signal.SIG_DFL)
 
 
 @contextmanager
@@ -60,6 +78,39 @@ def exits_when_interrupted(said: str = "Interrupted.") -> Iterator[None]:
     except KeyboardInterrupt:
         say(said)
         raise typer.Exit(INTERRUPTED) from None
+
+
+class _Again(threading.Thread):
+    """A thread that presses Ctrl-C again every LOST seconds until it is stopped."""
+
+    def __init__(self) -> None:
+        super().__init__(name="relquery-interrupt", daemon=True)
+        self._stopped, self._presses = threading.Event(), threading.Event()
+        self._turn = threading.Lock()
+
+    def run(self) -> None:
+        while not self._stopped.wait(LOST):
+            with self._turn:  # never after stop()
+                if not self._stopped.is_set():
+                    self._presses.set()
+                    _press()
+
+    def comes(self) -> bool:
+        """Whether this thread, and not the user, has just pressed."""
+        comes = self._presses.is_set()
+        self._presses.clear()
+        return comes
+
+    def stop(self) -> None:
+        with self._turn:
+            self._stopped.set()
+
+
+def _press() -> None:
+    if hasattr(signal, "pthread_kill"):  # wakes the main thread also where it waits
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+    else:
+        _thread.interrupt_main()
 
 
 @contextmanager
