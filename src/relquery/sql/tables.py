@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from glob import has_magic
 from itertools import islice
@@ -88,51 +88,12 @@ def register(database: Database, name: str, data: object, *, called: str = "") -
             database.register(name, table.rename_columns(distinct_names(table.column_names)))
 
 
-def _register_address(database: Database, name: str, address: str, called: str) -> None:
-    ending = _ending(PurePosixPath(urlsplit(address).path))
-    if ending not in _READERS:
-        raise TableError(
-            f"{called}: the format of '{address}' is unknown. Expected extensions: "
-            f"{', '.join(_READERS)}. Download any other file first."
-        )
-    sample = ", sample_size = -1" if _READERS[ending] == "read_csv" else ""
-    read = f"{_READERS[ending]}({quoted_text(address)}{sample})"
-    _replace_view(database, name, read, address, called)
-
-
-def _register_files(database: Database, name: str, pattern: Path, called: str) -> None:
-    """Several files as one table."""
-    files = database.fetch(f"SELECT file FROM glob({quoted_text(pattern)})").column(0).to_pylist()
-    if not files:
-        raise TableError(f"{called}: no file is named like {pattern}. Check the path.")
-    endings = {_ending(Path(file)) for file in files}
-    if len(endings) > 1 or not endings <= set(_READERS):
-        raise TableError(
-            f"{called}: {pattern} names files that end in {', '.join(sorted(endings))}. All must "
-            f"have one of these endings: {', '.join(_READERS)}."
-        )
-    (ending,) = endings
-    read = f"{_READERS[ending]}({quoted_text(pattern)})"
-    if _READERS[ending] == "read_csv":
-        for file in map(Path, files):
-            try:
-                _check_csv(database, file)
-            except RelqueryError as error:
-                raise TableError(f"{called}: {file}: {error}") from error
-        read = csv_reader(pattern, like=file)
-    _replace_view(database, name, read, pattern, called)
-
-
-def _ending(path: PurePath) -> str:
-    """How a name ends, without what says how the file is compressed."""
-    endings = [ending.lower() for ending in path.suffixes if ending.lower() not in _COMPRESSED]
-    return endings[-1] if endings else ""
-
-
 def _register_path(database: Database, name: str, path: Path, called: str) -> None:
+    """One file, or several that a pattern names."""
     if not path.exists():
         if has_magic(str(path)):
-            _register_files(database, name, path, called)
+            found = database.fetch(f"SELECT file FROM glob({quoted_text(path)})")
+            _register_files(database, name, path, [*map(Path, found[0].to_pylist())], called)
             return
         remedy = "Check the path."
         if str(path).startswith("demo:"):
@@ -143,27 +104,64 @@ def _register_path(database: Database, name: str, path: Path, called: str) -> No
             f"{called}: {path} is a directory. Give one file, or a pattern for several: "
             f"'{path}/*.csv'."
         )
-    ending = _ending(path)
-    if ending in _DATABASES:
+    if _ending(path) in _DATABASES:
         _attach(database, name, path, called)
         return
-    if ending not in _READERS:
-        known = ", ".join((*_READERS, *_DATABASES))
-        raise TableError(
-            f"{called}: the format of '{path.name}' is unknown. Expected extensions: {known}."
-        )
-    if _READERS[ending] != "read_parquet" and _is_empty(path):
+    _check_ending(path, path.name, called, (*_READERS, *_DATABASES))
+    if _READERS[_ending(path)] != "read_parquet" and _is_empty(path):
         raise TableError(
             f"{called}: {path} is empty: it has no line of column names and no rows. Write it anew."
         )
-    read = f"{_READERS[ending]}({quoted_text(path)})"
-    if _READERS[ending] == "read_csv":
-        read = csv_reader(path)
-        try:
-            _check_csv(database, path)
-        except RelqueryError as error:
-            raise TableError(f"{called}: {error}") from error
+    _register_files(database, name, path, [path], called)
+
+
+def _register_files(
+    database: Database, name: str, path: Path, files: list[Path], called: str
+) -> None:
+    """Files as one table. path: that of the only one, or a pattern."""
+    if not files:
+        raise TableError(f"{called}: no file is named like {path}. Check the path.")
+    endings = set(map(_ending, files))
+    if len(endings) > 1 or not endings <= set(_READERS):
+        raise TableError(
+            f"{called}: {path} names files that end in {', '.join(sorted(endings))}. All must "
+            f"have one of these endings: {', '.join(_READERS)}."
+        )
+    reader = _READERS[endings.pop()]
+    read = f"{reader}({quoted_text(path)})"
+    if reader == "read_csv":
+        for file in files:
+            try:
+                _check_csv(database, file)
+            except RelqueryError as error:
+                which = "" if file == path else f"{file}: "
+                raise TableError(f"{called}: {which}{error}") from error
+        read = csv_reader(path, like=files[0])
     _replace_view(database, name, read, path, called)
+
+
+def _register_address(database: Database, name: str, address: str, called: str) -> None:
+    path = PurePosixPath(urlsplit(address).path)
+    _check_ending(path, address, called, _READERS, " Download any other file first.")
+    reader = _READERS[_ending(path)]
+    sample = ", sample_size = -1" if reader == "read_csv" else ""
+    _replace_view(database, name, f"{reader}({quoted_text(address)}{sample})", address, called)
+
+
+def _check_ending(
+    path: PurePath, written: str, called: str, known: Iterable[str], remedy: str = ""
+) -> None:
+    if _ending(path) not in known:
+        raise TableError(
+            f"{called}: the format of '{written}' is unknown. Expected extensions: "
+            f"{', '.join(known)}.{remedy}"
+        )
+
+
+def _ending(path: PurePath) -> str:
+    """How a name ends, without what says how the file is compressed."""
+    endings = [ending.lower() for ending in path.suffixes if ending.lower() not in _COMPRESSED]
+    return endings[-1] if endings else ""
 
 
 def _replace_view(database: Database, name: str, read: str, path: object, called: str) -> None:

@@ -21,7 +21,6 @@ from relquery.sql import names as ours
 from relquery.sql.binder.call import Task
 from relquery.sql.executor.ask import EarlierAnswers, Replies, ask
 from relquery.sql.executor.cascade import (
-    Proxied,
     ask_cascade,
     cascade_of,
     has_cascade,
@@ -191,49 +190,27 @@ class Execution:
             name=name,
             expression=call.text,
             rows=len(wanted),
-            calls=replies.sent,
-            ledger_hits=replies.known,
-            **replies.spent,
+            **_spent(replies, seconds, context.backend),
             errors=0,  # counted once all places that read the answers are known
-            seconds=seconds,
-            solver_seconds=replies.solver_seconds,
             order=comparison.order if comparison and comparison.is_pinned else config.order,
-            phr=replies.phr,
             statement=self.statement,
             agreement=comparison.agreement if comparison else None,
             compared=comparison.compared if comparison else None,
             skipped=int((replies.of_row < 0).sum()),
-            model=context.backend.name if replies.sent or replies.known else "",
-            usd=replies.usd(usd_of(context.backend)) if replies.sent else None,
             note=None if proxied is None else proxied.note,
         )
         if proxied is not None and proxied.proxy is not None and proxied.backend is not None:
-            self._note_proxy(stage, proxied, proxied.proxy, proxied.backend)
-        self.paid.stages[name] = stage = stage if earlier is None else earlier.plus(stage)
+            spent = _spent(proxied.proxy, proxied.seconds, proxied.backend)
+            spent |= {"agreement": None, "compared": None, "note": None}
+            self._add(replace(stage, name=proxy_stage(name, proxied.kind), **spent))
+        stage = self._add(stage)
         _LOG.info("%s: %d rows, %d calls, %.2f s", name, stage.rows, stage.calls, stage.seconds)
 
-    def _note_proxy(
-        self, stage: StageReport, proxied: Proxied, proxy: Replies, backend: Backend
-    ) -> None:
-        """Count what a proxy took as a stage of its own."""
-        name, spent = proxy_stage(stage.name, proxied.kind), dict[str, Any](proxy.spent)
-        noted = replace(
-            stage,
-            name=name,
-            calls=proxy.sent,
-            ledger_hits=proxy.known,
-            **spent,
-            seconds=proxied.seconds,
-            solver_seconds=proxy.solver_seconds,
-            phr=proxy.phr,
-            agreement=None,
-            compared=None,
-            model=backend.name,
-            usd=proxy.usd(usd_of(backend)),
-            note=None,
-        )
-        earlier = self.paid.stages.get(name)
-        self.paid.stages[name] = noted if earlier is None else earlier.plus(noted)
+    def _add(self, stage: StageReport) -> StageReport:
+        """A stage with what it took before."""
+        earlier = self.paid.stages.get(stage.name)
+        found = self.paid.stages[stage.name] = stage if earlier is None else earlier.plus(stage)
+        return found
 
     def _embed(self, texts: pa.Array) -> Floats:
         """Vectors of texts, (texts, dimensions), of the connection's embedder; NaN for none."""
@@ -290,6 +267,20 @@ class Execution:
             answer = columns.answers[row] or _NOT_ASKED
             said = answer.text, answer.finish, answer.attempts
             yield RowError(asked, row, fields, trouble, *said, self.statement)
+
+
+def _spent(replies: Replies, seconds: float, backend: Backend) -> dict[str, Any]:
+    """What answers of a backend took, by the names of a report."""
+    return {
+        **replies.spent,
+        "calls": replies.sent,
+        "ledger_hits": replies.known,
+        "seconds": seconds,
+        "solver_seconds": replies.solver_seconds,
+        "phr": replies.phr,
+        "model": backend.name if replies.sent or replies.known else "",
+        "usd": replies.usd(usd_of(backend)) if replies.sent else None,
+    }
 
 
 def _is_traced(rows: Rows) -> bool:
