@@ -40,7 +40,7 @@ def condition(sql: str, is_side: bool = False) -> Condition:
 A_IS_X, A_IS_Y, B_IS_X = condition("a = 'x'"), condition("a = 'y'"), condition("b = 'x'")
 SIDES = {A: [[condition("b <> 'y'", True)]], B: [[condition("a <> 'x'", True)]]}
 DECIDES = {A: [[]], B: [[A_IS_X]], C: [[A_IS_Y]]}
-TWICE = {A: [[]], B: [[A_IS_X], [A_IS_Y]]}
+TWICE: dict[int, list[list[Condition]]] = {A: [[]], B: [[A_IS_X], [A_IS_Y]]}
 
 
 @pytest.mark.parametrize(
