@@ -156,7 +156,7 @@ ROOMS: dict[str, list[str]] = {
     "evaluation": ["threshold", "columns", "comparison", "evaluation"],
     "pii": ["lists", "patterns", "persons", "placeholders"],
     "cli": [
-        "terminal", "command", "interrupt", "orders", "tables", "app", "sql.options",
+        "terminal", "command", "interrupt", "tables", "app", "sql.options",
         "sql.output", "shell", "sql",
     ],
 }  # fmt: skip

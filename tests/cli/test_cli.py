@@ -288,7 +288,7 @@ def test_an_interrupt_anywhere_says_so(relquery: Run, monkeypatch: pytest.Monkey
     def press(*arguments: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("relquery.cli.doctor.installation", press)
+    monkeypatch.setattr("relquery.cli.models.installation", press)
     assert relquery("doctor", code=130)[1] == "Interrupted.\n"
 
 

@@ -272,14 +272,14 @@ def test_the_list_tells_what_is_here_and_what_to_begin_with(
         ("owner/x-GGUF:Q8_0", "LM Studio", 4),
         ("smol:1b", "Ollama", 4),
     }
-    listed = {each["name"]: each for each in document["models"]}
+    listed = {each["model"]["name"]: each for each in document["models"]}
     assert [name for name, each in listed.items() if each["here"]] == [
         "Qwen/Qwen2.5-0.5B-Instruct",
         "BAAI/bge-small-en-v1.5",
     ]
     llama = listed["meta-llama/Llama-3.2-1B-Instruct"]
-    assert llama["answer_tokens_per_second"] == pytest.approx(70e9 / 1.2358e9, rel=1e-3)
-    assert llama["file_bytes"] == pytest.approx(0.81e9, rel=0.02)
+    assert llama["answer_speed"] == pytest.approx(70e9 / 1.2358e9, rel=1e-3)
+    assert llama["size"] == pytest.approx(0.81e9, rel=0.02)
     assert [name for name, each in listed.items() if each["recommended"]] == [
         "ibm-granite/granite-3.3-2b-instruct",  # the next one thinks first, others have 18 or less
         "sentence-transformers/all-MiniLM-L6-v2",

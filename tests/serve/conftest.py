@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import anthropic
 import duckdb
 import httpx
 import openai
@@ -145,8 +146,15 @@ def server(folder: Path) -> Iterator[Running]:
         yield found
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def client(server: Running) -> Iterator[openai.OpenAI]:
-    """OpenAI's own client, of the server that all tests share."""
+    """OpenAI's own client, of the server that all tests share or of the module's own one."""
     with openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def theirs(server: Running) -> Iterator[anthropic.Anthropic]:
+    """Anthropic's own client."""
+    with anthropic.Anthropic(base_url=server.url, api_key="none", max_retries=0) as found:
         yield found

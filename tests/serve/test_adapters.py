@@ -43,12 +43,6 @@ def server(folders: dict[str, str]) -> Iterator[Running]:
         yield found
 
 
-@pytest.fixture
-def client(server: Running) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0) as found:
-        yield found
-
-
 @pytest.fixture(scope="module")
 def expected(folders: dict[str, str]) -> dict[str, list[str | None]]:
     """What each answers by itself, in a process without the others."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.datastructures import Headers
 
 from relquery.errors import ConfigError
 from relquery.serve.auth import (
@@ -36,8 +37,8 @@ def made(name: str = "alice", secret: str = SECRET, **more: object) -> Key:
     return Key(name, str(more.pop("tenant", name)), hash_of(secret), secret[:7], **more)  # type: ignore[arg-type]
 
 
-def bearer(secret: str) -> list[tuple[bytes, bytes]]:
-    return [(b"authorization", f"Bearer {secret}".encode())]
+def bearer(secret: str) -> Headers:
+    return Headers({"Authorization": f"Bearer {secret}"})
 
 
 def test_a_file_of_keys_is_its_owners_alone_and_has_no_key(tmp_path: Path, path: Path) -> None:
@@ -70,12 +71,11 @@ def test_two_keys_of_a_tenant_have_one_weight() -> None:
 def test_only_a_known_key_opens_the_gate_by_either_header(path: Path) -> None:
     write_keys(path, [made(tenant="t", operator=True), made("b", "rq-b")])
     gate = KeyAuthenticator(path)
-    for headers in (bearer(SECRET), [(b"x-api-key", SECRET.encode())]):
+    for headers in (bearer(SECRET), Headers({"x-api-key": SECRET})):
         asker = gate.identify(headers)
         assert (asker.tenant, asker.name, asker.operator) == ("t", "alice", True)
     assert not gate.identify(bearer("rq-b")).operator
-    nothing: list[tuple[bytes, bytes]] = []
-    for headers in (nothing, bearer("rq-mallory"), [(b"authorization", b"Basic x")]):
+    for headers in (Headers(), bearer("rq-mallory"), Headers({"Authorization": "Basic x"})):
         with pytest.raises(HttpError) as caught:
             gate.identify(headers)
         assert caught.value.status == 401

@@ -15,20 +15,8 @@ NAMES = ("demo", "some/model", "last")
 
 
 @pytest.fixture(scope="module")
-def named() -> Iterator[Running]:
+def server() -> Iterator[Running]:
     with inside("simulated:step=0.0005,length=4", names=NAMES) as found:
-        yield found
-
-
-@pytest.fixture
-def theirs(named: Running) -> Iterator[anthropic.Anthropic]:
-    with anthropic.Anthropic(base_url=named.url, api_key="none", max_retries=0) as found:
-        yield found
-
-
-@pytest.fixture
-def client(named: Running) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=f"{named.url}/v1", api_key="none", max_retries=0) as found:
         yield found
 
 
@@ -58,12 +46,12 @@ def test_pages_lead_through_all_names_in_both_directions(theirs: anthropic.Anthr
         theirs.models.list(after_id="other")
 
 
-def test_errors_have_the_form_of_the_client(theirs: anthropic.Anthropic, named: Running) -> None:
+def test_errors_have_the_form_of_the_client(theirs: anthropic.Anthropic, server: Running) -> None:
     with pytest.raises(anthropic.NotFoundError) as raised:
         theirs.models.retrieve("other")
     assert isinstance(raised.value.body, dict)
     assert raised.value.body["error"]["type"] == "not_found_error"
-    assert "code" in httpx.get(f"{named.url}/v1/models/other").json()["error"]
+    assert "code" in httpx.get(f"{server.url}/v1/models/other").json()["error"]
 
 
 @pytest.fixture(scope="module")

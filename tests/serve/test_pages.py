@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from starlette.datastructures import Headers
 
 from relquery.errors import ConfigError
 from relquery.serve.bodies import DeclaredFields, read_declared
@@ -12,9 +13,8 @@ from relquery.serve.settings import ServeConfig, is_local
 from tests.cases import cases
 
 
-def headers(host: str, origin: str = "") -> list[tuple[bytes, bytes]]:
-    found = [(b"host", host.encode())]
-    return [*found, (b"origin", origin.encode())] if origin else found
+def headers(host: str, origin: str = "") -> Headers:
+    return Headers({"Host": host} | ({"Origin": origin} if origin else {}))
 
 
 def test_a_local_server_answers_to_its_names_alone() -> None:

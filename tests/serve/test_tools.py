@@ -44,20 +44,8 @@ LONG = 1500
 
 
 @pytest.fixture(scope="module")
-def running() -> Iterator[Running]:
+def server() -> Iterator[Running]:
     with inside(MODEL) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def client(running: Running) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=f"{running.url}/v1", api_key="none", max_retries=0) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def other(running: Running) -> Iterator[anthropic.Anthropic]:
-    with anthropic.Anthropic(base_url=running.url, api_key="none", max_retries=0) as found:
         yield found
 
 
@@ -194,9 +182,9 @@ def test_a_streamed_response_adds_up(client: openai.OpenAI) -> None:
         check(item.name, json.loads(item.arguments))
 
 
-def test_a_message_has_tool_use_blocks_and_takes_results(other: anthropic.Anthropic) -> None:
+def test_a_message_has_tool_use_blocks_and_takes_results(theirs: anthropic.Anthropic) -> None:
     asked: Any = {"model": MODEL, "tools": OWN}
-    found = other.messages.create(
+    found = theirs.messages.create(
         max_tokens=LONG, messages=CHAT, tool_choice={"type": "any"}, **asked
     )
     assert found.stop_reason == "tool_use"
@@ -216,18 +204,18 @@ def test_a_message_has_tool_use_blocks_and_takes_results(other: anthropic.Anthro
         {"role": "assistant", "content": said},
         {"role": "user", "content": results},
     ]
-    further = other.messages.create(max_tokens=2, messages=chat, **asked)
+    further = theirs.messages.create(max_tokens=2, messages=chat, **asked)
     kept = further.usage.cache_creation_input_tokens or 0
     assert kept + (further.usage.cache_read_input_tokens or 0) > 300
-    counted = other.messages.count_tokens(messages=chat, **asked)
+    counted = theirs.messages.count_tokens(messages=chat, **asked)
     assert counted.input_tokens == kept + further.usage.input_tokens + (
         further.usage.cache_read_input_tokens or 0
     )
 
 
-def test_a_streamed_message_has_its_input_in_parts(other: anthropic.Anthropic) -> None:
+def test_a_streamed_message_has_its_input_in_parts(theirs: anthropic.Anthropic) -> None:
     parts: dict[int, str] = {}
-    with other.messages.stream(
+    with theirs.messages.stream(
         model=MODEL, max_tokens=LONG, messages=CHAT, tools=OWN, tool_choice={"type": "any"}
     ) as stream:
         for event in stream:
@@ -239,7 +227,7 @@ def test_a_streamed_message_has_its_input_in_parts(other: anthropic.Anthropic) -
         assert block.type == "tool_use"
         assert json.loads(parts[at]) == block.input
         check(block.name, block.input)
-    once = other.messages.create(
+    once = theirs.messages.create(
         model=MODEL,
         max_tokens=LONG,
         messages=CHAT,
@@ -279,10 +267,10 @@ def test_answers_have_the_form_that_is_asked_for(
         {"structured_outputs": {"grammar": "start: nothing"}},
     ],
 )
-def test_forms_that_cannot_be_followed_are_refused(running: Running, more: dict[str, Any]) -> None:
+def test_forms_that_cannot_be_followed_are_refused(server: Running, more: dict[str, Any]) -> None:
     body = json.dumps({"model": MODEL, "messages": CHAT, "max_tokens": 4} | more)
     headers = {"Content-Type": "application/json"}
-    found = httpx.post(f"{running.url}/v1/chat/completions", content=body, headers=headers)
+    found = httpx.post(f"{server.url}/v1/chat/completions", content=body, headers=headers)
     assert found.status_code == 400
 
 

@@ -21,7 +21,7 @@ COMMANDS = {
         "Show the runs and models of a ledger: answers, failures, tokens, USD and times.",
     ),
     "doctor": (
-        "doctor",
+        "models",
         "Say what is installed here, and how far a model is from that of transformers.",
     ),
     "batches": (
@@ -53,7 +53,7 @@ COMMANDS = {
         "Predict the latencies of relQueries under each policy, without a model.",
     ),
     "calibrate": (
-        "calibrate",
+        "simulate",
         "Measure batches of many sizes and fit the linear cost model that predicts their seconds.",
     ),
     "models": ("models", "List models that run here, how fast they would be, and fetch them."),

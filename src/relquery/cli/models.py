@@ -1,19 +1,26 @@
-"""`relquery models`: which models run here, how fast they would be, and fetching them."""
+"""`relquery models`: which models run here, how fast they would be, and fetching them. `relquery
+doctor`: what is installed here, and whether a model computes what it should."""
 
 from __future__ import annotations
 
+import os
+import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from enum import Enum
+from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
+from relquery import native
 from relquery.backends.local import forecast
 from relquery.backends.local.forecast import QUICK, Forecast, Here, Speed
+from relquery.backends.local.open import compare_with_stock
 from relquery.cli.interrupt import exits_when_interrupted, interruptible
 from relquery.cli.terminal import by_rows, errors_console, fits, say, table, to_json
+from relquery.errors import ModelError
 
 models = typer.Typer(
     help="""List models that run here, how fast they would be, and fetch them.
@@ -155,23 +162,7 @@ def _cells(one: Forecast, is_chosen: bool, is_here: bool) -> dict[str, str]:
 
 
 def _as_json(one: Forecast, is_chosen: bool, is_here: bool) -> dict[str, Any]:
-    model = one.model
-    return {
-        "name": model.name,
-        "opened_as": name_of(one),
-        "kind": "encoder" if model.is_encoder else "text",
-        "parameters": model.shape.parameters,
-        "context": model.context,
-        "licence": model.licence,
-        "format": one.form,
-        "file_bytes": one.size,
-        "memory_bytes": one.memory,
-        "fits": one.fits,
-        "prompt_tokens_per_second": one.prompt_speed,
-        "answer_tokens_per_second": one.answer_speed,
-        "recommended": is_chosen,
-        "here": is_here,
-    }
+    return {"opened_as": name_of(one), "recommended": is_chosen, "here": is_here, **asdict(one)}
 
 
 def _reason(one: Forecast, is_here: bool) -> str:
@@ -204,3 +195,57 @@ def _gb(size: float) -> str:
 
 def _rate(tokens: float) -> str:
     return f"{tokens:,.0f}" if tokens >= 10 else f"{tokens:.1f}"
+
+
+def doctor(
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", help="A model of this machine to check.")
+    ] = None,
+) -> None:
+    """Say what is installed here, and how far a model is from that of transformers.
+
+    [bold]Example[/bold]
+
+    relquery doctor -m Qwen/Qwen3-0.6B
+    """
+    for name, told in installation().items():
+        typer.echo(f"{name:<13} {told}")
+    if model is not None:
+        check_model(model)
+
+
+MOST_APART = 1e-3
+"""Relative distance of log-probabilities in float32 that rounding explains."""
+_PACKAGES = "duckdb", "torch", "transformers", "vllm"
+
+
+def installation() -> Mapping[str, str]:
+    """By name. Raises ConfigError if RELQUERY_TARGET names a target that is not here."""
+    versions = {
+        "relquery": version("relquery"),
+        "Python": f"{platform.python_version()}, {platform.platform()}",
+        "processor": f"{os.cpu_count()} cores",
+        "target": f"{native.target()} of {', '.join(native.targets())}",
+    }
+    for package in _PACKAGES:
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            versions[package] = "not installed"
+    return versions
+
+
+def check_model(name: str) -> None:
+    """Print how far a model's logits are from those of transformers. Raises ModelError where they
+    are further apart than rounding explains."""
+    furthest = 0.0
+    for each in compare_with_stock(name):
+        told = f"off by {each.off:.0e}, {each.same} of {each.tokens} greedy tokens the same"
+        typer.echo(f"{'compared':<13} {told}: {each.text}")
+        furthest = max(furthest, each.off)
+    if furthest > MOST_APART:
+        raise ModelError(
+            f"'{name}' computes something else here than in transformers: its log-probabilities "
+            f"are off by {furthest:.0e}, and rounding explains {MOST_APART:.0e}. Report it with "
+            "its config.json, and run the model on a server such as vLLM meanwhile."
+        )

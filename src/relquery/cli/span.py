@@ -198,18 +198,12 @@ class DrawTree(FileOptions):
 
     [bold]Example[/bold]
 
-    relquery span draw email.json --var n=4 --output email.span
+    relquery span draw email.json --var n=4 > email.span
     """
-
-    output: Path | None = option("Write to a file.", "--output", "-o")
 
     def __call__(self) -> None:
         """Run it."""
-        drawn = str(self.read().node)
-        if self.output is None:
-            typer.echo(drawn)
-        else:
-            self.output.write_text(f"{drawn}\n", encoding="utf-8")
+        typer.echo(str(self.read().node))
 
 
 for _name, _options in (("run", RunQuery), ("explain", Explain), ("draw", DrawTree)):

@@ -18,12 +18,13 @@ from math import ceil, inf
 from pathlib import Path
 from typing import Any
 
+from starlette.datastructures import Headers
+
 from relquery.errors import ConfigError, unknown
 from relquery.serve.errors import HttpError, bad_request, stopping
 from relquery.serve.settings import ServeConfig
 
 _LOG = logging.getLogger("relquery.serve.access")
-Headers = Iterable[tuple[bytes, bytes]]
 VERSION = 1
 PREFIX = "rq-"
 
@@ -276,14 +277,9 @@ class KeyAuthenticator(Authenticator):
 
 
 def _key_in(headers: Headers) -> str | None:
-    for name, value in headers:
-        if name == b"x-api-key":
-            return value.decode("latin-1").strip()
-        if name == b"authorization":
-            kind, _, key = value.decode("latin-1").partition(" ")
-            if kind.lower() == "bearer" and key.strip():
-                return key.strip()
-    return None
+    kind, _, key = headers.get("authorization", "").partition(" ")
+    bearer = key.strip() if kind.lower() == "bearer" else ""
+    return headers.get("x-api-key", bearer).strip() or None
 
 
 def _no_entry(message: str) -> HttpError:

@@ -39,23 +39,10 @@ class JsonLines(logging.Formatter):
         return json.dumps(line, default=str)
 
 
-class TextLines(logging.Formatter):
-    """A record as a line; its fields follow as name=value."""
-
-    def __init__(self) -> None:
-        super().__init__("%(asctime)s %(levelname)s %(message)s")
-
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
-        fields = getattr(record, "fields", {})
-        shown = " ".join(f"{name}={_shown(value)}" for name, value in fields.items())
-        line = super().formatMessage(record)
-        return f"{line} {shown}" if shown else line
-
-
-def _shown(value: object) -> str:
-    """A value of which no part can pass for another field or line."""
-    text = str(value)
-    return text if text.isprintable() and not set(text) & set(' "=') else json.dumps(text)
+TEXT_LINES = logging.Formatter(
+    "%(asctime)s %(levelname)s %(message)s %(fields)s", defaults={"fields": ""}
+)
+"""A record as a line; its fields follow as a dict."""
 
 
 def set_up(form: str, level: str, stream: IO[str] | None = None) -> None:
@@ -67,7 +54,7 @@ def set_up(form: str, level: str, stream: IO[str] | None = None) -> None:
         if value not in known:
             raise ConfigError(unknown(f"value of --{name}", value, known))
     handler = logging.StreamHandler(stream or sys.stderr)
-    handler.setFormatter(JsonLines() if form == "json" else TextLines())
+    handler.setFormatter(JsonLines() if form == "json" else TEXT_LINES)
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())

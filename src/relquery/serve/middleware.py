@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import asdict
 from typing import Any
 
+from starlette.datastructures import Headers
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -36,7 +37,8 @@ EXPOSED = (
     *("x-request-id", "retry-after", "server-timing", "x-relquery-estimate"),
     *(f"x-ratelimit-{each}" for each in _LEFT),
 )
-Headers = Sequence[tuple[bytes, bytes]]
+PLAIN = ("", "identity")
+"""Encodings of a body that is read."""
 
 
 class RequestMiddleware:
@@ -75,7 +77,7 @@ class RequestMiddleware:
 
     def _check(self, scope: Scope, waits: bool, receive: Receive) -> None:
         """Who asks, whether they may now, and whether the body is too large. Raises HttpError."""
-        headers, state, server = scope["headers"], scope["state"], self.server
+        headers, state, server = Headers(scope=scope), scope["state"], self.server
         state["server"] = server
         self._pages.check(headers)
         if server.admission.stopping and waits:
@@ -83,23 +85,18 @@ class RequestMiddleware:
         identity = None
         if not _is_open(scope["path"]):
             identity = server.gate.identify(headers)
-            declared = [value.decode("latin-1") for name, value in headers if name == _DECLARED]
-            state["scope"] = RequestScope(server, identity, declared, receive)
-        for name, value in headers:
-            if name == b"content-length" and value.isdigit():
-                _check_size(int(value), server.config.max_body)
-            if name == b"content-encoding" and value.strip().lower() not in (b"", b"identity"):
-                raise HttpError(
-                    415,
-                    f"The body is encoded ({value.decode('latin-1')}), and this server reads plain "
-                    "bodies. Send it as it is, without the header Content-Encoding.",
-                    "unsupported_encoding",
-                )
+            state["scope"] = RequestScope(server, identity, headers.getlist(HEADER), receive)
+        if (length := headers.get("content-length", "")).isdigit():
+            _check_size(int(length), server.config.max_body)
+        if (encoding := headers.get("content-encoding", "").strip()).lower() not in PLAIN:
+            raise HttpError(
+                415,
+                f"The body is encoded ({encoding}), and this server reads plain bodies. Send it as "
+                "it is, without the header Content-Encoding.",
+                "unsupported_encoding",
+            )
         if scope["method"] == "POST" and identity is not None and identity.limits is not None:
             identity.limits.admit()
-
-
-_DECLARED = HEADER.encode()
 
 
 class _Request:
@@ -185,7 +182,7 @@ class _Request:
             values["first_token"] = round(asker.first_token, 6)
         return values
 
-    def _headers(self) -> Headers:
+    def _headers(self) -> list[tuple[bytes, bytes]]:
         """What every answer has; what is left of a key's limits, and how long the parts took."""
         headers = {"x-request-id": self.id, "request-id": self.id}
         asker = self.asker
@@ -214,7 +211,7 @@ class Pages:
 
     def check(self, headers: Headers) -> None:
         """Raises HttpError for a request that is not for this server, or of a foreign page."""
-        host, origin = _only(b"host", headers), _only(b"origin", headers)
+        host, origin = _only("host", headers), _only("origin", headers)
         if self._names is not None and _name_of(host) not in self._names:
             raise bad_request(
                 f"The Host header is '{host}'. This server only answers to its own names: "
@@ -244,15 +241,15 @@ def with_cors(app: ASGIApp, origins: Collection[str]) -> ASGIApp:
     )
 
 
-def _only(wanted: bytes, headers: Headers) -> str:
+def _only(name: str, headers: Headers) -> str:
     """The value of a header that may be there once; "" if it is not. Raises HttpError."""
-    values = [value.decode("latin-1").lower() for name, value in headers if name == wanted]
+    values = headers.getlist(name)
     if len(values) > 1:  # which of them counts, two programs may see differently
         raise bad_request(
-            f"The header '{wanted.decode()}' is given {len(values)} times. Send it once.",
+            f"The header '{name}' is given {len(values)} times. Send it once.",
             code="invalid_header",
         )
-    return values[0] if values else ""
+    return values[0].lower() if values else ""
 
 
 def _name_of(host: str) -> str:
@@ -267,8 +264,7 @@ def _is_open(path: str) -> bool:
 
 
 def _given_id(scope: Scope) -> str | None:
-    ids = (value.decode("latin-1") for name, value in scope["headers"] if name == b"x-request-id")
-    first = next(ids, "")
+    first = Headers(scope=scope).get("x-request-id", "")
     is_good = 0 < len(first) <= 100 and first.isascii() and first.isprintable()
     return first if is_good else None
 

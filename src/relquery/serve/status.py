@@ -95,7 +95,7 @@ async def console_state(request: Request) -> Response:
     and of the cache, which tells of the prompts of all, only how much it can hold."""
     server: Server = request.state.server
     # Paths of the console are open to all, but what is being asked is not.
-    asker = server.gate.identify(request.scope["headers"])
+    asker = server.gate.identify(request.headers)
     tenant = None if asker.operator else asker.tenant
     state: EngineState = await server.state(MOST_SHOWN + 1, tenant)
     links, facts = [each.link for each in server.engines], server.model(None).facts

@@ -15,9 +15,15 @@ from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 from relquery.cli.interrupt import deferred, interruptible
-from relquery.cli.shell.reader import line_reader, open_history, prompt_reader
 from relquery.cli.shell.session import Screen, Session
-from relquery.cli.shell.start import completer, converse, run_entries
+from relquery.cli.shell.start import (
+    completer,
+    converse,
+    line_reader,
+    open_history,
+    prompt_reader,
+    run_entries,
+)
 from relquery.cli.sql.options import ConnectionOptions
 from relquery.cli.sql.output import Format
 from tests.cli.shell.conftest import Say

@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import anthropic
 import openai
 import pytest
 
-from tests.serve.conftest import Running
-
 REVIEW = "Is the review positive?\nreviewcontent: A wonderful film with a strong plot.\n"
-
-
-@pytest.fixture(scope="module")
-def theirs(server: Running) -> Iterator[anthropic.Anthropic]:
-    with anthropic.Anthropic(base_url=server.url, api_key="none", max_retries=0) as found:
-        yield found
 
 
 def params(**more: Any) -> dict[str, Any]:

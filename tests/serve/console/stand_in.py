@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 from fastapi import APIRouter, Request
+from starlette.datastructures import Headers
 from starlette.responses import Response, StreamingResponse
 
 from relquery.serve import app, serving
@@ -46,8 +47,8 @@ class LockedGate(Authenticator):
     locked = False
     left = 0
 
-    def identify(self, headers: Iterable[tuple[bytes, bytes]]) -> Identity:
-        given = dict(headers).get(b"authorization", b"").decode()
+    def identify(self, headers: Headers) -> Identity:
+        given = headers.get("authorization")
         if self.locked and given != f"Bearer {KEY}":
             raise HttpError(401, "No valid key. Send one as Authorization.", "invalid_key")
         return Identity("tenant-a" if self.locked else "")

@@ -13,7 +13,7 @@ from rich.text import Text
 from relquery.cli.shell.completion import entries
 from relquery.cli.shell.session import Session
 from relquery.cli.sql.output import Format
-from relquery.cli.tables import find_table, is_same
+from relquery.cli.tables import find_table
 from relquery.cli.terminal import to_json
 from relquery.errors import ConfigError, unknown
 from relquery.report import Report
@@ -187,17 +187,6 @@ def _rows(session: Session, argument: str) -> None:
     session.screen.say(f"rows: {session.screen.rows:,}")
 
 
-@_command("[FILE]", "Write results to a file; without one, to this terminal.", None)
-def _output(session: Session, argument: str) -> None:
-    path = Path(argument).expanduser() if argument else None
-    for name, source in session.setup.tables.items():
-        if path is not None and is_same(path, source):
-            raise ConfigError(f"{path} is the table '{name}'. Give another file name.")
-    session.screen.redirect(path)
-    where = "this terminal" if path is None else str(path)
-    session.screen.say(f"Results go to {where}.")
-
-
 @_command("FILE", "Run the statements and commands of a file.", None)
 def _read(session: Session, argument: str) -> None:
     if not argument:
@@ -227,24 +216,6 @@ def _errors(session: Session, argument: str) -> None:
         "inputs": [to_json(dict(error.inputs)) for error in errors],
     }
     _show(session, columns)
-
-
-@_command("", "Show all settings.")
-def _settings(session: Session, argument: str) -> None:
-    setup, screen = session.setup, session.screen
-    values = {
-        "model": session.model,
-        "database": setup.database,
-        "ledger": "as long as the shell is open" if setup.ledger is None else str(setup.ledger),
-        "order": setup.order,
-        "guard": "off" if setup.guard is None else f"{setup.guard:g}",
-        "explain": _limit(session),
-        "timer": _on(session.is_timed),
-        "mode": screen.form.value,
-        "rows": f"{screen.rows:,}",
-        "output": "this terminal" if screen.path is None else str(screen.path),
-    }
-    _show(session, {"setting": list(values), "value": list(values.values())})
 
 
 @_command("", "Leave the shell; so does Ctrl-D.")

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TextIO
 
 from rich.console import Console, RenderableType
 
@@ -20,79 +18,39 @@ from relquery.cli.sql.output import SHOWN, Format, in_form, rows_view
 from relquery.cli.tables import find_table
 from relquery.cli.terminal import say
 from relquery.connection import Connection
-from relquery.errors import ConfigError, QueryError
+from relquery.errors import QueryError
 from relquery.sql.render import printable
 from relquery.sql.result import Result
 from relquery.sql.retrieval.functions import install_count
 
-_WIDE = 100_000
-"""Columns of a file."""
-
 
 @dataclass(slots=True)
 class Screen:
-    """Results go to standard output or to a file, messages to standard error.
+    """Results go to standard output, messages to standard error.
 
-    form: of results. rows: how many rows of a result are shown; a file gets all. path: of the file.
+    form: of results. rows: how many rows of a table are shown.
     """
 
     form: Format = Format.TABLE
     rows: int = SHOWN
-    path: Path | None = None
-    _file: TextIO | None = None
-
-    @property
-    def width(self) -> int:
-        """The width available for results, in columns."""
-        return Console().width if self._file is None else _WIDE
 
     def show(self, result: Result) -> None:
         """Show the rows of a result; nothing for a statement that returns none."""
         if not result.columns:
             return
         if self.form is not Format.TABLE:
-            self._write(in_form(result, self.form))
+            sys.stdout.write(in_form(result, self.form))
+            sys.stdout.flush()
         else:
-            rows = self.rows if self._file is None else len(result)
-            self.draw(rows_view(result, rows, self.width))
+            self.draw(rows_view(result, self.rows, Console().width))
 
     def draw(self, view: RenderableType) -> None:
         """Show a table or another renderable."""
-        if self._file is None:
-            Console().print(view)
-            return
-        drawn = Console(file=io.StringIO(), width=_WIDE, color_system=None)
-        drawn.print(view)
-        assert isinstance(drawn.file, io.StringIO)
-        lines = drawn.file.getvalue().splitlines()
-        self._write("".join(f"{line.rstrip()}\n" for line in lines))
+        Console().print(view)
 
     def say(self, text: str, style: str | None = None) -> None:
         """Show a message."""
         say(printable(text, "\n\t"), style)
-
-    def redirect(self, path: Path | None) -> None:
-        """Send results to a file, which is emptied, or to standard output. Raises ConfigError."""
-        new = None
-        if path is not None:
-            try:
-                new = path.open("w", encoding="utf-8", newline="")
-            except OSError as error:
-                raise ConfigError(f"{path} cannot be written: {error.strerror}.") from error
-        self.close()
-        self._file, self.path = new, path
-
-    def close(self) -> None:
-        """Close the file, if there is one."""
-        if self._file is not None:
-            file, self._file, self.path = self._file, None, None
-            with suppress(OSError):  # writing to it has said so
-                file.close()
-
-    def _write(self, text: str) -> None:
-        file = sys.stdout if self._file is None else self._file
-        file.write(text)
-        file.flush()
 
 
 Ask = Callable[[str], bool]
@@ -184,8 +142,7 @@ class Session:
         self.screen.say(text + more)
 
     def close(self) -> None:
-        """Close the file of results, the database, the ledger and the model."""
-        self.screen.close()
+        """Close the database, the ledger and the model."""
         self.connection.close()
         self.backend.close()
 
