@@ -45,7 +45,7 @@ def test_settings_of_the_network_are_checked() -> None:
     assert list(map(is_local, names)) == [True, True, False]
     for origin in ("*", "example.com", "https://example.com/"):
         with pytest.raises(ConfigError, match="as browsers write it"):
-            ServeConfig("demo", origins=(origin,))
+            ServeConfig("demo", origins=[origin])
 
 
 def test_a_header_is_pairs() -> None:
