@@ -36,9 +36,9 @@ def main(url: str, model: str, encoder: str, tokenizer: str, *only: str) -> None
     with tempfile.TemporaryDirectory() as folder:
         os.environ |= {"LLM_USER_PATH": folder, **SETTINGS}
         for client in only or CLIENTS:
-            features, told = CLIENTS[client], list[str]()
+            told = list[str]()
             for name in NAMES:
-                found = tried(features[name], target) if name in features else ""
+                found = tried(client, name, target) if name in CLIENTS[client] else ""
                 if found not in ("", "yes"):
                     others.append(f"{client}, {name}: {found.removeprefix('- ')}")
                 told.append(found.partition(" ")[0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from pydantic import BaseModel
@@ -30,34 +31,19 @@ class Forecast(BaseModel):
     good: bool
 
 
-class Unavailable(Exception):  # noqa: N818 - no failure of a client
-    """Why a feature cannot be tried."""
-
-
+@dataclass(frozen=True)
 class Target:
-    """The server, and the names under which it serves. encoder, tokenizer: "" for none."""
+    """The server, and the names under which it serves; "" for none."""
 
-    def __init__(self, url: str, model: str, encoder: str, tokenizer: str) -> None:
-        self.url, self.model, self._encoder, self._tokenizer = url, model, encoder, tokenizer
-        self.v1 = f"{url}/v1"
-
-    @property
-    def encoder(self) -> str:
-        """Raises Unavailable."""
-        if not self._encoder:
-            raise Unavailable("no encoder is served")
-        return self._encoder
+    url: str
+    model: str
+    encoder: str
+    tokenizer: str
+    """A folder."""
 
     @property
-    def tokenizer(self) -> str:
-        """A folder. Raises Unavailable."""
-        if not self._tokenizer:
-            raise Unavailable("the model has no tokenizer.json")
-        return self._tokenizer
-
-    def at(self, url: str) -> Target:
-        """The same models at another address."""
-        return Target(url, self.model, self._encoder, self._tokenizer)
+    def v1(self) -> str:
+        return f"{self.url}/v1"
 
 
 def check(is_right: object, told: object = "") -> None:
@@ -73,6 +59,7 @@ def check_call(name: object, arguments: Any) -> None:
     check(0 <= given["days"] <= 9, given)
 
 
+NEED_A_TOKENIZER = ("lm-eval", "vLLM bench serve")
 Feature = Callable[[Target], object]
 CLIENTS: dict[str, dict[str, Feature]] = {}
 
@@ -87,14 +74,16 @@ def feature(client: str, name: str) -> Callable[[Feature], Feature]:
     return add
 
 
-def tried(ask: Feature, target: Target) -> str:
+def tried(client: str, name: str, target: Target) -> str:
     """What came of it: "yes", "-" with why it was not tried, or FAILED with what was said."""
+    if name == "embeddings" and not target.encoder:
+        return "- no encoder is served"
+    if client in NEED_A_TOKENIZER and not target.tokenizer:
+        return "- the model has no tokenizer.json"
     try:
-        ask(target)
+        CLIENTS[client][name](target)
     except ModuleNotFoundError as error:
         return f"- {error.name} is not installed"
-    except Unavailable as error:
-        return f"- {error}"
     except BaseException as error:
         return f"FAILED {type(error).__name__}: {' '.join(str(error).split())[:160]}"
     return "yes"

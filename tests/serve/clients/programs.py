@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 import urllib.request
+from dataclasses import replace
 from enum import StrEnum
 from functools import cache
 from importlib import import_module
@@ -126,7 +127,7 @@ def _proxied(target: Target) -> Target:
             check(process.poll() is None, Path(folder, "log").read_text()[-200:])
             time.sleep(0.5)
         else:
-            return target.at(url)
+            return replace(target, url=url)
     process.kill()
     raise TimeoutError(f"litellm's proxy did not start within {PATIENCE:g} seconds")
 
