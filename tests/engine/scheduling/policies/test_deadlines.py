@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -235,26 +236,32 @@ KINDS: dict[str, list[dict[str, Any]]] = {
 }
 
 
-def served(weights: dict[str, float], policy: PolicyName, kind: str) -> tuple[float, float]:
-    """Tokens of service that a tenant of small and one of large relQueries get, both waiting."""
-    given = PolicySettings(COST, Fairness(weights=weights))
-    engine = Harness(policy=make_policy(policy, given), max_input=LONG, **LIMITS)
+def served(
+    fairness: Fairness, policy: PolicyName, kind: str, small: Callable[[int], str]
+) -> tuple[float, float]:
+    """Tokens of service that relQueries of 2 rows and those of a tenant with 12 get, both waiting.
+
+    small: the tenant of a relQuery of 2 rows.
+    """
+    engine = Harness(
+        policy=make_policy(policy, PolicySettings(COST, fairness)), max_input=LONG, **LIMITS
+    )
     everyone: list[RelQuery] = []
     for group in range(160):
-        tenant, rows = ("large", 12) if group % 2 else ("small", 2)
+        tenant, rows = ("large", 12) if group % 2 else (small(group), 2)
         options = dict(KINDS[kind][group // 2 % len(KINDS[kind])])
         length = options.pop("length", 20)
         everyone.append(engine.submit_rows(group, rows, length, tenant=tenant, **options))
 
-    def service(tenant: str) -> float:
-        of_tenant = [each for each in everyone if each.tenant == tenant]
-        return sum(each.computed_prompts + OUTPUT * each.drawn_tokens for each in of_tenant)
+    def service(is_large: bool) -> float:
+        some = [each for each in everyone if (each.tenant == "large") is is_large]
+        return sum(each.computed_prompts + OUTPUT * each.drawn_tokens for each in some)
 
-    while service("small") + service("large") < 6_000:
+    while service(False) + service(True) < 6_000:
         engine.engine.step()
-    waiting = {each.tenant for each in engine.engine.relqueries.values()}
-    assert waiting == {"small", "large"}, "none ran dry"
-    return service("small"), service("large")
+    waiting = {each.tenant == "large" for each in engine.engine.relqueries.values()}
+    assert waiting == {False, True}, "none ran dry"
+    return service(False), service(True)
 
 
 EVERY: list[tuple[PolicyName, float, str]] = [
@@ -272,7 +279,8 @@ SOME: list[tuple[PolicyName, float, str]] = [
 def test_tenants_that_wait_get_service_by_weight(
     policy: PolicyName, weight: float, kind: str
 ) -> None:
-    small, large = served({"large": weight}, policy, kind)
+    fairness = Fairness(weights={"large": weight})
+    small, large = served(fairness, policy, kind, lambda group: "small")
     # The slack, the step that exceeded it, and what was taken in before and goes on to its end.
     longest = max(STEP, *(options.get("length", 20) for options in KINDS[kind]))
     slack = SLACK * STEP + longest + LIMITS["max_num_seqs"] * (20 + OUTPUT * 4)
@@ -339,23 +347,10 @@ def test_counters_of_those_who_are_gone_are_kept_while_they_are_ahead_and_no_lon
 def test_clients_who_name_themselves_anew_for_each_request_have_one_share(
     policy: PolicyName,
 ) -> None:
-    fairness = Fairness(weights={"named": 1.0}, others_share=True)
-    engine = Harness(policy=make_policy(policy, PolicySettings(COST, fairness)), **LIMITS)
-    everyone = [
-        engine.submit_rows(
-            group, 12 if group % 2 else 2, 20, 4, tenant="named" if group % 2 else f"new {group}"
-        )
-        for group in range(160)
-    ]
-
-    def service(named: bool) -> float:
-        some = [each for each in everyone if (each.tenant == "named") is named]
-        return sum(each.computed_prompts + OUTPUT * each.drawn_tokens for each in some)
-
-    while service(True) + service(False) < 6_000:
-        engine.engine.step()
+    fairness = Fairness(weights={"large": 1.0}, others_share=True)
+    small, large = served(fairness, policy, "decode", lambda group: f"new {group}")
     slack = SLACK * STEP + STEP + LIMITS["max_num_seqs"] * (20 + OUTPUT * 4)
-    assert abs(service(True) - service(False)) <= slack
+    assert abs(large - small) <= slack
 
 
 @pytest.mark.parametrize(
