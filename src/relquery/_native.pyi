@@ -87,7 +87,6 @@ def plan_attention(
     chunks: Sequence[tuple[int, int, int, int]],
     spans: Sequence[tuple[int, int]],
     share: bool,
-    by_shift: bool,
     most: int,
     wanted: int,
 ) -> tuple[
@@ -110,23 +109,6 @@ def grow_attention(
 def formats() -> list[tuple[str, int, int]]: ...
 def target() -> str: ...
 def targets() -> list[str]: ...
-def attend(
-    seen: Seen,
-    kind: int,
-    shape: tuple[int, int, int, int],
-    queries: tuple[int, int, int],
-    outputs: int,
-    stored: tuple[int, int, int],
-    own: tuple[int, int, int],
-    scale: float,
-    cap: float,
-    window: int,
-    slopes: int,
-    turns: Tables | None,
-    is_interleaved: bool,
-    turn_keys: bool,
-    threads: int,
-) -> None: ...
 
 @final
 class Rows:
@@ -284,8 +266,6 @@ class Network:
         slices: Sequence[Slice],
         store: Store,
         own: Store,
-        host: Store,
-        turn_keys: bool,
         threads: int,
     ) -> int: ...
     def step_bytes(
@@ -293,8 +273,6 @@ class Network:
         slices: Sequence[Slice],
         store: Store,
         own: Store,
-        host: Store,
-        turn_keys: bool,
         threads: int,
     ) -> int: ...
     def next_logits(self, threads: int) -> int: ...
@@ -330,6 +308,5 @@ class Trie:
     def structure(
         self,
     ) -> tuple[Int64s, Int64s, Int64s, Int64s, Int64s, Int32s, Int64s, Int64s]: ...
-    def worth(self) -> int: ...
     @property
     def steps(self) -> int: ...

@@ -392,7 +392,7 @@ void check_attention() {
     States keys(cached, kv_heads * store, width), values(cached, kv_heads * store, value_width);
     States own_keys(cached, kv_heads * own_store, width);
     States own_values(cached, kv_heads * own_store, value_width);
-    Numbers slopes(FLOAT32, heads), angles(FLOAT32, 3 * half + 1), cosines = angles, sines = angles;
+    Numbers angles(FLOAT32, 3 * half + 1), cosines = angles, sines = angles;
     for (int64_t at = 0; at < 3 * half; ++at)
         cosines.set(at, std::cos(angles.get(at))), sines.set(at, std::sin(angles.get(at)));
     const std::vector<int64_t> shift_values{between(0, 20), between(-20, 0), between(0, 20)};
@@ -456,10 +456,9 @@ void check_attention() {
     a.merged_count = int64_t(merged.size()) / 3, a.work = work.data();
     a.scale = 0.25f, a.rest = one_of({1.0f, 1.5f}), a.cap = one_of({0.0f, 0.0f, 3.0f});
     a.window = one_of<int64_t>({0, 0, 30}), a.ahead = one_of<int64_t>({0, 0, 20, 1 << 30});
-    a.slopes = between(0, 3) == 0 ? slopes.floats() : nullptr;
-    a.shift_values = shift_values.data(), a.half = half, a.interleaved = maybe();
+    a.shift_values = shift_values.data(), a.half = half;
     a.cosines = half ? cosines.floats() : nullptr, a.sines = sines.floats();
-    a.turn_keys = maybe(), a.paired = 1, a.tiled = maybe();
+    a.paired = 1, a.tiled = maybe();
     run(KERNELS.attend, &a, threads);
     a.next = a.ticket = 0;
     if (parts > 1) run(KERNELS.merge, &a, threads);
@@ -485,11 +484,10 @@ void check_attention() {
                     const int64_t at = (kv * (is_own ? own_store : store) + slots[key] % own_from);
                     std::vector<double> turned(width);
                     for (int64_t i = 0; i < width; ++i) turned[i] = kept.get(at * width + i);
-                    for (int64_t pair = 0; each.shift >= 0 && pair < half; ++pair) {
-                        const int64_t one = a.interleaved ? 2 * pair : pair;
-                        const int64_t other = a.interleaved ? one + 1 : pair + half;
-                        const double c = cosines.get(each.shift * half + pair);
-                        const double s = sines.get(each.shift * half + pair);
+                    for (int64_t one = 0; each.shift >= 0 && one < half; ++one) {
+                        const int64_t other = one + half;
+                        const double c = cosines.get(each.shift * half + one);
+                        const double s = sines.get(each.shift * half + one);
                         const double x = turned[one], y = turned[other];
                         turned[one] = x * c - y * s, turned[other] = y * c + x * s;
                     }
@@ -498,7 +496,6 @@ void check_attention() {
                         score += queries.get((token * heads + head) * width + i) * turned[i];
                     score *= a.scale * a.rest;
                     if (a.cap != 0) score = a.cap * std::tanh(score / a.cap);
-                    if (a.slopes) score -= slopes.get(head) * double(apart);
                     scored.emplace_back(score, key);
                     highest = std::max(highest, score);
                 }
@@ -605,50 +602,30 @@ void check_compact() {
     }
 }
 
-/// Copies between slots of stores, of which some are the step's own, with rotated keys.
+/// Copies from slots of one store to slots of another.
 void check_copies() {
     const Kind kind = one_of({FLOAT32, BFLOAT16, FLOAT16, INT8});
     const int64_t heads = between(1, 3), width = between(2, 40), value_width = between(1, 40);
-    const int64_t store = 30, own_from = 1000, count = between(1, 20);
-    const int64_t half = kind == INT8 ? 0 : between(0, width / 2);
+    const int64_t store = 30, count = between(1, 20);
     about = "copies " + std::to_string(kind) + " " + std::to_string(width);
-    std::vector<States> keys(4, States(kind, heads * store, width));
-    std::vector<States> values(4, States(kind, heads * store, value_width));
-    Numbers angles(FLOAT32, count * half + 1), cosines = angles, sines = angles;
-    for (int64_t at = 0; at < count * half; ++at)
-        cosines.set(at, std::cos(angles.get(at))), sines.set(at, std::sin(angles.get(at)));
+    std::vector<States> keys(2, States(kind, heads * store, width));
+    std::vector<States> values(2, States(kind, heads * store, value_width));
     std::vector<int64_t> from, to;
-    for (int64_t at = 0; at < count; ++at) {
-        from.push_back(between(0, store - 1) + (maybe() ? own_from : 0));
-        to.push_back(at + (maybe() ? own_from : 0));
-    }
+    for (int64_t at = 0; at < count; ++at) from.push_back(between(0, store - 1)), to.push_back(at);
     CopyArguments a{};
     a.kind = kind, a.count = count, a.from = from.data(), a.to = to.data();
-    a.scratch_from = own_from, a.heads = heads, a.width = width, a.value_width = value_width;
-    CopyArguments::Place* places[] = {&a.source, &a.own_source, &a.target, &a.own_target};
-    for (int at = 0; at < 4; ++at) *places[at] = {keys[at].data(), values[at].data(), store};
-    if (half) a.cosines = cosines.floats(), a.sines = sines.floats(), a.half = half;
+    a.heads = heads, a.width = width, a.value_width = value_width;
+    a.source = {keys[0].data(), values[0].data(), store};
+    a.target = {keys[1].data(), values[1].data(), store};
     run(KERNELS.copy, &a, between(1, 4));
     for (int64_t at = 0; at < count; ++at)
         for (int64_t head = 0; head < heads; ++head) {
-            const int source = from[at] >= own_from, target = 2 + (to[at] >= own_from);
-            const int64_t first = head * store + from[at] % own_from;
-            const int64_t then = head * store + to[at] % own_from;
+            const int64_t first = head * store + from[at], then = head * store + to[at];
             for (int64_t each = 0; each < value_width; ++each)
-                near(values[target].get(then * value_width + each),
-                     values[source].get(first * value_width + each), 0);
-            for (int64_t each = 0; each < width; ++each) {
-                double expected = keys[source].get(first * width + each), size = 0;
-                if (each < 2 * half) {
-                    const int64_t pair = each % half, angle = at * half + pair;
-                    const double x = keys[source].get(first * width + pair);
-                    const double y = keys[source].get(first * width + half + pair);
-                    const double cosine = cosines.get(angle), sine = sines.get(angle);
-                    expected = each < half ? x * cosine - y * sine : y * cosine + x * sine;
-                    size = std::fabs(x) + std::fabs(y);
-                }
-                near(keys[target].get(then * width + each), expected, unit(kind) * size);
-            }
+                near(values[1].get(then * value_width + each),
+                     values[0].get(first * value_width + each), 0);
+            for (int64_t each = 0; each < width; ++each)
+                near(keys[1].get(then * width + each), keys[0].get(first * width + each), 0);
         }
 }
 

@@ -324,7 +324,6 @@ def plan_step(
         placed,
         [(number, each.shift) for number, each in shifted],
         share,
-        False,
         max(1, min(ROWS * kv_heads // heads, -(-tokens * kv_heads // enough))),
         -(-enough // kv_heads),
     )

@@ -77,12 +77,12 @@ class NativeEncoder:
         tokens = np.concatenate([np.array(each, dtype=np.int64) for each in texts])
         positions = np.concatenate([np.arange(len(each)) for each in texts])
         every = np.arange(len(tokens))
-        slots, none, plain = every + SCRATCH, (_NONE,) * 4, (NOT_ADAPTED,) * 2
+        slots, plain = every + SCRATCH, (NOT_ADAPTED,) * 2
         seen = _seen(ends, slots, positions)
-        step = Slice(tokens, positions, slots, seen, every, None, *none, *plain)
+        step = Slice(tokens, positions, slots, seen, every, None, *plain)
         own = Store(self._shapes, len(tokens), 0, keeps=False)
         with self._turn:
-            self._net.run([step], self._none, own, self._none, False, cores())
+            self._net.run([step], self._none, own, cores())
             logits = self._net.logits(len(tokens)).view(np.float32).copy()
         self._weights.check()
         return [logits[first:last] for first, last in pairwise(ends)]

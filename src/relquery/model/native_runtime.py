@@ -124,9 +124,7 @@ class NativeExecutor:
         own = self._scratch(own_slots(chunks))
         of_plans = sum(each.plan.bytes for each in slices)
         native = [each.native for each in slices]
-        return of_plans + self._net.step_bytes(
-            native, self._store, own, self._none, False, self._threads
-        )
+        return of_plans + self._net.step_bytes(native, self._store, own, self._threads)
 
     @property
     def slot_bytes(self) -> int:
@@ -155,7 +153,7 @@ class NativeExecutor:
     def _run(self, slices: Sequence[_StepSlice], scratch: Store) -> None:
         native = [each.native for each in slices]
         self._check()
-        self._rows = self._net.run(native, self._store, scratch, self._none, False, self._threads)
+        self._rows = self._net.run(native, self._store, scratch, self._threads)
 
     def _slice(self, chunks: Sequence[Chunk], room: int = 0) -> _StepSlice:
         """A slice of a step. room: steps by which its plan can grow."""
@@ -175,7 +173,6 @@ class NativeExecutor:
             self._planner.seen(chunks, plan),
             wanted,
             seen_by_wanted,
-            *(_NONE,) * 4,
             *self._adapted(chunks, wanted),
         )
         return _StepSlice(tokens, positions, slots, plan, made)

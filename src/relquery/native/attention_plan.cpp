@@ -64,8 +64,8 @@ public:
     std::vector<Row> rows;
 
     Planner(std::span<const int64_t> slots, std::span<const Chunk> chunks, std::span<Span> spans,
-            bool share, bool by_shift)
-        : slots_(slots), chunks_(chunks), spans_(spans), share_(share), by_shift_(by_shift) {}
+            bool share)
+        : slots_(slots), chunks_(chunks), spans_(spans), share_(share) {}
 
     /// most: tokens of a task.
     void plan(int64_t most) {
@@ -124,7 +124,7 @@ private:
     std::span<const int64_t> slots_;
     std::span<const Chunk> chunks_;
     std::span<Span> spans_;
-    bool share_, by_shift_;
+    bool share_;
 
     std::span<const int64_t> keys(int64_t begin, int64_t end) const {
         return slots_.subspan(begin, end - begin);
@@ -157,8 +157,7 @@ private:
 
     bool are_same(const Span& one, const Span& other) const {
         const auto a = keys(one.begin, one.end), b = keys(other.begin, other.end);
-        return one.start == other.start && (!by_shift_ || one.shift == other.shift) &&
-               std::equal(a.begin(), a.end(), b.begin(), b.end());
+        return one.start == other.start && std::equal(a.begin(), a.end(), b.begin(), b.end());
     }
 
     /// Fill in what spans are the same.
@@ -286,12 +285,11 @@ private:
                 rows.push_back({chunk.packed + i, chunk.position + i, user.shift});
         }
         const auto end = static_cast<int64_t>(rows.size());
-        const int64_t shift = by_shift_ ? span.shift : OWN_SHIFTS;
         for (int64_t first = begin; first < end; first += most) {
             const int64_t last = std::min(first + most, end);
             const auto visit = static_cast<int64_t>(visits.size());
             tasks.push_back({first, last, visit, visit + 1});
-            visits.push_back({0, last - first, span.begin, span.end, shift});
+            visits.push_back({0, last - first, span.begin, span.end, OWN_SHIFTS});
         }
     }
 
@@ -349,7 +347,7 @@ std::vector<int64_t> number_shifts(std::span<Span> spans) {
 nb::tuple plan_attention(std::span<const int64_t> slots, const std::vector<int64_t>& lengths,
                          const std::vector<int64_t>& starts,
                          const std::vector<ChunkParts>& of_chunks, const std::vector<SpanUse>& uses,
-                         bool share, bool by_shift, int64_t most, int64_t wanted) {
+                         bool share, int64_t most, int64_t wanted) {
     std::vector<int64_t> positions, ends, shift_values, tokens, at, shifts, targets;
     std::vector<Merged> merged;
     std::vector<Chunk> chunks;
@@ -374,7 +372,7 @@ nb::tuple plan_attention(std::span<const int64_t> slots, const std::vector<int64
             ++part;
         }
         shift_values = number_shifts(spans);
-        Planner planner(slots, chunks, spans, share, by_shift);
+        Planner planner(slots, chunks, spans, share);
         planner.plan(most);
         pairs = planner.pairs();
         if (const auto count = static_cast<int64_t>(planner.tasks.size()); count && count < wanted)

@@ -217,21 +217,17 @@ struct EmbedArguments : Counters {
 
 /// Keys and values that are copied from slots of one store to slots of another, for all heads.
 struct CopyArguments : Counters {
-    Kind kind;  // INT8: nothing is rotated
+    Kind kind;
     int64_t count;
-    const int64_t* from;  // (count,), see slots of RowArguments
+    const int64_t* from;  // (count,)
     const int64_t* to;    // (count,)
-    int64_t scratch_from;
     int64_t heads;
     int64_t width;  // of a key
     int64_t value_width;
     struct Place {
         Address keys, values;
         int64_t store;
-    } source, own_source, target, own_target;
-    const float* cosines;  // (count, half), by which keys are rotated; null for not at all
-    const float* sines;
-    int64_t half;
+    } source, target;
 };
 
 /// Attention over segments of the caches, and the merging of partial results.
@@ -272,15 +268,12 @@ struct AttentionArguments : Counters {
     alignas(8) float cap;         // 0 for none
     int64_t window;               // 0 for none
     int64_t ahead;                // positions after its own that a token sees
-    const float* slopes;          // (heads,) of ALiBi; null for none
     const int64_t* shift_values;  // (shift numbers,)
     const float* cosines;         // (shift numbers, half); null if keys carry no position
     const float* sines;
-    int64_t half;         // of the rotated dimensions
-    int64_t interleaved;  // whether neighbours are a pair
-    int64_t turn_keys;    // whether keys are rotated instead of queries
-    int64_t paired;       // whether products may be of pairs of bfloat16 numbers
-    int64_t tiled;        // whether AMX may multiply these
+    int64_t half;    // of the rotated dimensions
+    int64_t paired;  // whether products may be of pairs of bfloat16 numbers
+    int64_t tiled;   // whether AMX may multiply these
     // where positions only tell who sees whom, what distances are counted by; null for positions
     const int64_t* row_places;  // of tasks: (rows,)
     const int64_t* key_places;  // (keys,)
@@ -296,7 +289,7 @@ constexpr int64_t attention_work(int64_t group, int64_t width, int64_t value_wid
     const int64_t wide = padded(width), deep = padded(value_width);
     const int64_t rows = group > ROWS ? group : ROWS, across = padded(rows) + LANES;
     const int64_t numbers =
-        (BLOCK + rows) * (wide + deep) + rows * wide + (wide + BLOCK + 7) * across;
+        (BLOCK + rows) * (wide + deep) + rows * wide + (wide + BLOCK + 6) * across;
     return 6 * 8 * BLOCK + 4 * padded(numbers);
 }
 

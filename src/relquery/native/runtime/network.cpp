@@ -90,7 +90,7 @@ Store::Store(std::vector<Shape> layers, int64_t slots, Kind kind, bool keeps)
 CopyArguments Store::copies(int64_t layer) const {
     const Shape& shape = layers_.at(static_cast<size_t>(layer));
     CopyArguments a{};
-    a.kind = kind_, a.scratch_from = SCRATCH;
+    a.kind = kind_;
     a.heads = shape.heads, a.width = shape.width, a.value_width = shape.value_width;
     return a;
 }
@@ -110,33 +110,6 @@ void Store::write(int64_t layer, std::span<const int64_t> slots, Address keys, A
     a.count = static_cast<int64_t>(slots.size()), a.from = ordered.data(), a.to = slots.data();
     a.source = {keys, values, a.count}, a.target = place(layer);
     chosen_kernels().copy(&a);
-}
-
-void Store::move(std::span<const int64_t> sources, std::span<const int64_t> targets,
-                 const std::vector<std::pair<Table, Table>>& turns,
-                 const std::vector<int64_t>& rotations, unsigned threads) {
-    const auto count = static_cast<int64_t>(sources.size());
-    const auto ordered = counted(sources);
-    Memory between;
-    for (size_t at = 0; at < layers_.size(); ++at) {
-        const auto layer = static_cast<int64_t>(at);
-        CopyArguments a = copies(layer);
-        const auto [of_keys, of_values] = bytes(layer, sources.size());
-        between.grow(of_keys + of_values);
-        const CopyArguments::Place held{between.data(), between.data() + of_keys, count};
-        a.count = count;
-        CopyArguments b = a;
-        a.from = sources.data(), a.to = ordered.data(), a.source = place(layer), a.target = held;
-        run_on_threads(chosen_kernels().copy, &a, threads);
-        if (rotations[at] >= 0) {
-            if (kind_ == INT8) throw std::invalid_argument("Keys in 8 bits are not rotated.");
-            const auto& [cosines, sines] = turns[static_cast<size_t>(rotations[at])];
-            b.cosines = cosines.data(), b.sines = sines.data();
-            b.half = static_cast<int64_t>(cosines.shape(1));
-        }
-        b.from = ordered.data(), b.to = targets.data(), b.source = held, b.target = place(layer);
-        run_on_threads(chosen_kernels().copy, &b, threads);
-    }
 }
 
 int64_t Network::add_weight(const std::vector<Rows>& parts, const std::optional<Bytes>& bias,
@@ -351,25 +324,18 @@ void bind_network(nb::module_& module) {
                      throw std::invalid_argument("The states are not those of so many slots.");
                  store.write(layer, slots, address_of(keys), address_of(values));
              })
-        .def("reserve", &Store::reserve, nb::call_guard<nb::gil_scoped_release>())
-        .def("move", &Store::move, nb::call_guard<nb::gil_scoped_release>());
+        .def("reserve", &Store::reserve, nb::call_guard<nb::gil_scoped_release>());
     nb::class_<Seen>(module, "Seen")
         .def(nb::init<Numbers, Numbers, Numbers, Numbers, Numbers, Numbers, Numbers, Numbers,
                       Numbers, Numbers, int64_t, Numbers, Numbers,
                       std::vector<std::pair<Table, Table>>>());
-    module.def("attend", &attend, nb::arg("seen"), nb::arg("kind"), nb::arg("shape"),
-               nb::arg("queries"), nb::arg("outputs"), nb::arg("stored"), nb::arg("own"),
-               nb::arg("scale"), nb::arg("cap"), nb::arg("window"), nb::arg("slopes"),
-               nb::arg("turns").none(), nb::arg("is_interleaved"), nb::arg("turn_keys"),
-               nb::arg("threads"), nb::call_guard<nb::gil_scoped_release>());
     nb::class_<Adapted>(module, "Adapted")
         .def(nb::init<Numbers, Numbers>(), nb::arg("rows"), nb::arg("ends"));
     nb::class_<Slice>(module, "Slice")
-        .def(nb::init<Numbers, Numbers, Numbers, Seen, Numbers, std::optional<Seen>, Numbers,
-                      Numbers, Numbers, Numbers, Adapted, Adapted>(),
+        .def(nb::init<Numbers, Numbers, Numbers, Seen, Numbers, std::optional<Seen>, Adapted,
+                      Adapted>(),
              nb::arg("tokens"), nb::arg("positions"), nb::arg("slots"), nb::arg("seen"),
-             nb::arg("wanted"), nb::arg("wanted_seen").none(), nb::arg("saved_from"),
-             nb::arg("saved_to"), nb::arg("loaded_from"), nb::arg("loaded_to"), nb::arg("adapted"),
+             nb::arg("wanted"), nb::arg("wanted_seen").none(), nb::arg("adapted"),
              nb::arg("wanted_adapted"));
     nb::class_<Network>(module, "Network")
         .def(

@@ -86,11 +86,6 @@ public:
     /// Copies slots of a layer to keys and values (heads, slots, width), or back.
     void read(int64_t layer, std::span<const int64_t> slots, Address keys, Address values) const;
     void write(int64_t layer, std::span<const int64_t> slots, Address keys, Address values);
-    /// Moves slots to others in all layers; all are read before any is written. turns: cosines and
-    /// sines (slots, half) of how far keys are rotated, by rotation. rotations: of the layers.
-    void move(std::span<const int64_t> sources, std::span<const int64_t> targets,
-              const std::vector<std::pair<Table, Table>>& turns,
-              const std::vector<int64_t>& rotations, unsigned threads);
     /// What copies between slots of a layer are told, without slots and places.
     CopyArguments copies(int64_t layer) const;
 
@@ -119,15 +114,13 @@ struct Adapted {
 };
 
 /// Some tokens of a step. wanted: the tokens whose logits are computed. wanted_seen: the attention
-/// plan of these alone; it is needed unless all tokens are wanted, or none. saved: slots that are
-/// copied to the host's store; loaded: slots that are copied from there. adapted: of the tokens,
+/// plan of these alone; it is needed unless all tokens are wanted, or none. adapted: of the tokens,
 /// and of the wanted ones alone.
 struct Slice {
     Numbers tokens, positions, slots;
     Seen seen;
     Numbers wanted;
     std::optional<Seen> wanted_seen;
-    Numbers saved_from, saved_to, loaded_from, loaded_to;
     Adapted adapted, wanted_adapted;
 };
 
@@ -197,18 +190,6 @@ struct Head {
     float scale, cap;
 };
 
-/// Addresses of keys and values (kv heads, slots, width), and slots in them.
-using Stored = std::tuple<uintptr_t, uintptr_t, int64_t>;
-
-/// Attention alone, on memory of others. shape: heads, heads of keys, and widths of keys and
-/// values. queries: their address, and bytes from token to token and from head to head.
-void attend(const Seen& seen, int64_t kind,
-            const std::tuple<int64_t, int64_t, int64_t, int64_t>& shape,
-            const std::tuple<uintptr_t, int64_t, int64_t>& queries, uintptr_t outputs,
-            const Stored& stored, const Stored& own, float scale, float cap, int64_t window,
-            uintptr_t slopes, const std::optional<std::pair<Table, Table>>& turns,
-            bool is_interleaved, bool turn_keys, unsigned threads);
-
 class Network {
 public:
     /// rounds_once: whether norms round only what is weighed. in_int8: whether rows are rounded to
@@ -234,13 +215,12 @@ public:
 
     /// Computes a step. Returns how many rows of `logits` there are; those beyond the first
     /// HEAD_ROWS, each of which is as long as the vocabulary, are computed by `next_logits`.
-    int64_t run(const std::vector<Slice*>& slices, Store& store, Store& own, Store& host,
-                bool turn_keys, unsigned threads);
+    int64_t run(const std::vector<Slice*>& slices, Store& store, Store& own, unsigned threads);
     /// Replaces the logits by those that follow them. Returns how many there are.
     int64_t next_logits(unsigned threads);
     /// Bytes that a step takes beside weights and stores other than its own; it is not computed.
-    int64_t step_bytes(const std::vector<Slice*>& slices, Store& store, Store& own, Store& host,
-                       bool turn_keys, unsigned threads);
+    int64_t step_bytes(const std::vector<Slice*>& slices, Store& store, Store& own,
+                       unsigned threads);
     /// Gives back the memory that steps have left.
     void forget();
     Address logits() const { return buffers_.back().memory.data(); }

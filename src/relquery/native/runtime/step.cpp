@@ -104,14 +104,12 @@ private:
 class StepBuilder {
 public:
     StepBuilder(Network& network, const std::vector<Slice*>& slices, Store& store, Store& own,
-                Store& host, bool turn_keys, unsigned threads)
+                unsigned threads)
         : net_(network),
           kernels_(chosen_kernels()),
           slices_(slices),
           store_(store),
           own_(own),
-          host_(host),
-          turn_keys_(turn_keys),
           threads_(threads) {}
 
     /// Returns how many rows of results there are.
@@ -360,30 +358,9 @@ private:
         a.own_keys = own_.keys(each.layer), a.own_values = own_.values(each.layer);
         a.own_store = own_.slots();
         add(kernels_.rotate, rows_, a);
-        exchange(each.layer);
         // What follows the last layer's keys is needed for the wanted tokens alone.
         if (each.layer + 1 == static_cast<int64_t>(store_.layers().size()) && !place_->wanted)
             place_->has_ended = true;
-    }
-
-    /// Copies states of a layer to the host's store and from there.
-    void exchange(int64_t layer) {
-        const Slice& slice = *place_->slice;
-        CopyArguments a = store_.copies(layer);
-        if (slice.saved_from.size()) {
-            a.count = static_cast<int64_t>(slice.saved_from.size());
-            a.from = slice.saved_from.data(), a.to = slice.saved_to.data();
-            a.source = store_.place(layer), a.own_source = own_.place(layer);
-            a.target = a.own_target = host_.place(layer);
-            add(kernels_.copy, copies_, a);
-        }
-        if (slice.loaded_from.size()) {
-            a.count = static_cast<int64_t>(slice.loaded_from.size());
-            a.from = slice.loaded_from.data(), a.to = slice.loaded_to.data();
-            a.source = a.own_source = host_.place(layer);
-            a.target = store_.place(layer), a.own_target = own_.place(layer);
-            add(kernels_.copy, copies_, a);
-        }
     }
 
     void tell(const Choose& each) {
@@ -420,7 +397,7 @@ private:
             a.cosines = cosines.data(), a.sines = sines.data();
             a.half = static_cast<int64_t>(cosines.shape(1));
         }
-        a.turn_keys = turn_keys_, a.ahead = each.ahead;
+        a.ahead = each.ahead;
         need(a.work_bytes);
         partial_numbers_ = std::max(partial_numbers_, partials_of(seen, a));
         add(kernels_.attend, attentions_, a);
@@ -446,8 +423,7 @@ private:
     Network& net_;
     const Kernels& kernels_;
     const std::vector<Slice*>& slices_;
-    Store &store_, &own_, &host_;
-    const bool turn_keys_;
+    Store &store_, &own_;
     const int64_t threads_;
     std::vector<Place> places_;
     Place* place_ = nullptr;
@@ -457,16 +433,15 @@ private:
     std::deque<EmbedArguments> embeds_;
     std::deque<ProductArguments> products_;
     std::deque<AttentionArguments> attentions_;
-    std::deque<CopyArguments> copies_;
     std::optional<HeadSteps> head_;
     std::vector<Step> steps_;
 };
 
-int64_t Network::run(const std::vector<Slice*>& slices, Store& store, Store& own, Store& host,
-                     bool turn_keys, unsigned threads) {
+int64_t Network::run(const std::vector<Slice*>& slices, Store& store, Store& own,
+                     unsigned threads) {
     const std::lock_guard lock(*turn_);
     if (operations_.empty()) throw std::runtime_error("The network is closed.");
-    return StepBuilder(*this, slices, store, own, host, turn_keys, threads).run();
+    return StepBuilder(*this, slices, store, own, threads).run();
 }
 
 int64_t Network::next_logits(unsigned threads) {
@@ -485,10 +460,10 @@ int64_t Network::next_logits(unsigned threads) {
 }
 
 int64_t Network::step_bytes(const std::vector<Slice*>& slices, Store& store, Store& own,
-                            Store& host, bool turn_keys, unsigned threads) {
+                            unsigned threads) {
     const std::lock_guard lock(*turn_);
     forget();
-    StepBuilder builder(*this, slices, store, own, host, turn_keys, threads);
+    StepBuilder builder(*this, slices, store, own, threads);
     builder.build();
     size_t bytes = own.size() + work_.size() + partials_.size() + routes_.size() + rounded_.size() +
                    8 * largest_.size();
@@ -497,41 +472,6 @@ int64_t Network::step_bytes(const std::vector<Slice*>& slices, Store& store, Sto
         if (cosines.is_valid()) bytes += 8 * cosines.size();
     forget();
     return builder.bytes() + static_cast<int64_t>(bytes);
-}
-
-void attend(const Seen& seen, int64_t kind,
-            const std::tuple<int64_t, int64_t, int64_t, int64_t>& shape,
-            const std::tuple<uintptr_t, int64_t, int64_t>& queries, uintptr_t outputs,
-            const Stored& stored, const Stored& own, float scale, float cap, int64_t window,
-            uintptr_t slopes, const std::optional<std::pair<Table, Table>>& turns,
-            bool is_interleaved, bool turn_keys, unsigned threads) {
-    const auto [heads, kv_heads, width, value_width] = shape;
-    AttentionArguments a = attention_of(seen, static_cast<Kind>(kind), heads,
-                                        {kv_heads, width, value_width}, scale, window, cap);
-    const auto address = [](uintptr_t at) { return reinterpret_cast<Address>(at); };
-    a.queries = address(std::get<0>(queries)), a.outputs = address(outputs);
-    a.query_token = std::get<1>(queries), a.query_head = std::get<2>(queries);
-    a.keys = address(std::get<0>(stored)), a.values = address(std::get<1>(stored));
-    a.store = std::get<2>(stored);
-    a.own_keys = address(std::get<0>(own)), a.own_values = address(std::get<1>(own));
-    a.own_store = std::get<2>(own);
-    a.slopes = reinterpret_cast<const float*>(slopes);
-    if (turns) {
-        a.cosines = turns->first.data(), a.sines = turns->second.data();
-        a.half = static_cast<int64_t>(turns->first.shape(1));
-    }
-    a.interleaved = is_interleaved, a.turn_keys = turn_keys;
-    // Kept from call to call: its pages would have to be zeroed again.
-    static std::mutex one_at_a_time;
-    static Memory work, partials;
-    const std::lock_guard lock(one_at_a_time);
-    work.grow(static_cast<size_t>(a.work_bytes) * threads);
-    partials.grow(static_cast<size_t>(4 * partials_of(seen, a)));
-    a.work = work.data(), a.partials = reinterpret_cast<float*>(partials.data());
-    std::vector<Step> steps{{chosen_kernels().attend, &a}};
-    AttentionArguments merging = a;
-    if (a.merged_count) steps.push_back({chosen_kernels().merge, &merging});
-    run_in_order(steps.data(), static_cast<int64_t>(steps.size()), threads);
 }
 
 void Network::forget() {

@@ -52,8 +52,8 @@ private:
         int held = 0;  // whose queries the columns hold now: none, numbers, or pairs
         for (int64_t each = task[2]; each < task[3]; ++each) {
             const Visit visit = find_visit(each, each + 1 == task[3]);
-            const bool in_pairs = paired && visit.rows >= MANY && !turns_keys(visit);
-            if (turns_queries(visit)) {
+            const bool in_pairs = paired && visit.rows >= MANY;
+            if (turns(visit)) {
                 turn_queries(visit);
                 if (visit.rows >= MANY) set_columns(turned, visit.first, visit.rows, in_pairs);
                 held = 0;
@@ -133,9 +133,9 @@ private:
     }
 
     void attend_visit(const Visit& visit, const float* asked, bool in_pairs) {
-        const bool turns = turns_keys(visit), in_tiles = in_pairs && tiled;
+        const bool in_tiles = in_pairs && tiled;
         const bool few = visit.rows < (in_8_bits ? MANY : FEW) || (kind == FLOAT32 && !in_8_bits);
-        const bool in_place = aligned && !turns && (few || in_pairs);
+        const bool in_place = aligned && (few || in_pairs);
         const Kind as = in_place && !in_8_bits ? kind : FLOAT32;
         const int64_t columns_used = visit.rows > 1 ? padded(visit.rows) : 1;
         std::memcpy(largest, maxima + visit.first, visit.rows * 4);
@@ -160,13 +160,13 @@ private:
                 if (in_pairs)
                     pair_block(block);
                 else if (!in_place)
-                    copy_block(visit, block, turns);
+                    copy_block(block);
                 score(visit, block, asked, columns_used, as, in_pairs);
             }
             finish_scores(length * columns_used);
             const bool may_be_far = a.key_places || visit.latest - nearest >= a.window;
             const bool hides = farthest > visit.earliest + a.ahead || (a.window > 0 && may_be_far);
-            if (hides || a.slopes) {
+            if (hides) {
                 if (!is_known) set_reached(visit);
                 is_known = true;
                 mask(visit, begin, length, columns_used);

@@ -82,14 +82,13 @@ protected:
         fetch_next(block, block.next_values, first, state_bytes(a.cached, a.value_width));
     }
 
-    /// Copies a block to float32, rotated by the visit's shift if asked for.
-    void copy_block(const Visit& visit, Block& block, bool turns) {
+    /// Copies a block to float32.
+    void copy_block(Block& block) {
         Address *keys_at = places + 4 * BLOCK, *values_at = keys_at + BLOCK;
         for (int64_t at = 0; at < block.length; ++at) {
             float *key = keys + at * wide, *value = values + at * deep;
             widen_padded(key, block.keys[at], a.cached, a.width);
             widen_padded(value, block.values[at], a.cached, a.value_width);
-            if (turns) turn(key, key, visit.shift, false);
             keys_at[at] = reinterpret_cast<Address>(key);
             values_at[at] = reinterpret_cast<Address>(value);
         }

@@ -75,41 +75,34 @@ protected:
     void set_reached(const Visit& visit) {
         int64_t row = 0;
         for (int64_t token = visit.low; token < visit.high; ++token)
-            for (int64_t of_group = 0; of_group < group; ++of_group, ++row) {
-                reached[row] = int32_t(position_of(token, visit));
-                if (a.slopes) slopes[row] = a.slopes[head * group + of_group];
-            }
+            for (int64_t of_group = 0; of_group < group; ++of_group)
+                reached[row++] = int32_t(position_of(token, visit));
     }
 
-    /// Hides the keys that a row does not see; lowers scores by the distance under ALiBi.
+    /// Hides the keys that a row does not see.
     void mask(const Visit& visit, int64_t begin, int64_t length, int64_t columns_used) {
         const int64_t* at = a.key_positions + begin;
         // Negative distances are larger than any window when they are taken as unsigned.
-        const bool knows_distance = !a.key_places;
-        const bool is_near = a.window > 0 && knows_distance;
+        const bool is_near = a.window > 0 && !a.key_places;
         const auto ahead = int32_t(a.ahead);
         const uint32_t window = is_near ? uint32_t(a.window + ahead) : 1u << 31;
         for (int64_t key = 0; key < length; ++key) {
             float* line = scores + key * columns_used;
             const int32_t place = int32_t(at[key]);
-            if (a.slopes && knows_distance)
-                for (int64_t row = 0; row < visit.rows; ++row)
-                    line[row] -= slopes[row] * float(reached[row] - place);
             for (int64_t row = 0; row < visit.rows; ++row)
                 line[row] = uint32_t(reached[row] + ahead - place) >= window ? NOTHING : line[row];
         }
     }
 
-    /// Hides keys beyond the window, and lowers scores, where positions do not tell distances.
+    /// Hides keys beyond the window where positions do not tell distances.
     void mask_far(const Visit& visit, int64_t begin, int64_t length, int64_t columns_used) {
+        if (a.window == 0) return;
         for (int64_t row = 0; row < visit.rows; ++row) {
             const int64_t token = visit.low + row / group;
             const int64_t place = row_places[token] - moved_by(token, visit);
             for (int64_t key = 0; key < length; ++key) {
-                const int64_t distance = place - a.key_places[begin + key];
-                float& score = scores[key * columns_used + row];
-                if (a.slopes) score -= slopes[row] * float(distance);
-                if (a.window > 0 && distance >= a.window) score = NOTHING;
+                if (place - a.key_places[begin + key] >= a.window)
+                    scores[key * columns_used + row] = NOTHING;
             }
         }
     }

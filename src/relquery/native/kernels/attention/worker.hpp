@@ -49,7 +49,6 @@ protected:
     float *largest, *totals;  // (across,), of the visit's rows, with padding after them
     float* factors;           // (across,), by which outputs shrink at a block
     int32_t* reached;         // (across,), positions of the visit's rows, counted as the keys' are
-    float* slopes;            // (across,), of their heads
 
     // The task and head that it attends for.
     const int64_t* tokens = nullptr;
@@ -87,7 +86,6 @@ protected:
         totals = largest + across;
         factors = totals + across;
         reached = reinterpret_cast<int32_t*>(factors + across);
-        slopes = factors + 2 * across;
     }
 
     // Visits: see relquery.model.attention.plan.
@@ -143,34 +141,24 @@ protected:
         for (int64_t at = width; at < padded(width); ++at) target[at] = 0;
     }
 
-    // Rotation of queries and keys by how much later keys are used than computed.
+    // Rotation of queries back by how much later keys are used than computed.
 
-    bool turns_keys(const Visit& visit) const {
-        return a.cosines && a.turn_keys && visit.shift != NO_SHIFT;
-    }
-    bool turns_queries(const Visit& visit) const {
-        return a.cosines && !a.turn_keys && visit.shift != NO_SHIFT;
-    }
+    bool turns(const Visit& visit) const { return a.cosines && visit.shift != NO_SHIFT; }
 
-    /// Rotates pairs of the first dimensions by a shift; the others are copied.
-    void turn(float* target, const float* source, int64_t shift, bool back) const {
-        const float *cosines = a.cosines + a.half * shift, *sines = a.sines + a.half * shift;
-        for (int64_t pair = 0; pair < a.half; ++pair) {
-            const int64_t first = a.interleaved ? 2 * pair : pair;
-            const int64_t second = a.interleaved ? first + 1 : pair + a.half;
-            const float sine = back ? -sines[pair] : sines[pair];
-            const float x = source[first], y = source[second];
-            target[first] = x * cosines[pair] - y * sine;
-            target[second] = y * cosines[pair] + x * sine;
-        }
-        for (int64_t at = 2 * a.half; at < wide; ++at) target[at] = source[at];
-    }
-
-    /// Rotates a visit's queries back by its shift.
+    /// Rotates pairs of the first dimensions of a visit's queries; the others are copied.
     void turn_queries(const Visit& visit) {
         for (int64_t row = visit.first; row < visit.first + visit.rows; ++row) {
             const int64_t shift = visit.shift >= 0 ? visit.shift : shifts[row / group];
-            turn(turned + row * wide, queries + row * wide, shift, true);
+            const float *cosines = a.cosines + a.half * shift, *sines = a.sines + a.half * shift;
+            const float* source = queries + row * wide;
+            float* target = turned + row * wide;
+            for (int64_t first = 0; first < a.half; ++first) {
+                const int64_t second = first + a.half;
+                const float x = source[first], y = source[second];
+                target[first] = x * cosines[first] + y * sines[first];
+                target[second] = y * cosines[first] - x * sines[first];
+            }
+            for (int64_t at = 2 * a.half; at < wide; ++at) target[at] = source[at];
         }
     }
 };
