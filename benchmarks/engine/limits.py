@@ -126,8 +126,8 @@ def _machine_runs(kind: int) -> list[Run]:
     none, tokens, empty = Store([], 0, kind), np.arange(SQUARE), np.empty(0, dtype=np.int64)
     lists, plain = (empty,) * 10, (NOT_ADAPTED,) * 2
     seen = Seen(*lists, 0, empty, empty, [])  # nothing attends
-    given = Slice(tokens, tokens, tokens, seen, tokens, None, *lists[:4], *plain)
-    return [array.sum, lambda: network.run([given], none, none, none, False, cores())]
+    given = Slice(tokens, tokens, tokens, seen, tokens, None, *plain)
+    return [array.sum, lambda: network.run([given], none, none, cores())]
 
 
 def _pass_runs(model: ServedModel, stock: Any, prompts: int, tokens: int, cached: int) -> Runs:

@@ -170,10 +170,6 @@ class Slice:
         seen: Seen,
         wanted: Int64s,
         wanted_seen: Seen | None,
-        saved_from: Int64s,
-        saved_to: Int64s,
-        loaded_from: Int64s,
-        loaded_to: Int64s,
         adapted: Adapted,
         wanted_adapted: Adapted,
     ) -> None: ...
@@ -308,5 +304,6 @@ class Trie:
     def structure(
         self,
     ) -> tuple[Int64s, Int64s, Int64s, Int64s, Int64s, Int32s, Int64s, Int64s]: ...
+    def worth(self) -> int: ...
     @property
     def steps(self) -> int: ...
