@@ -95,6 +95,11 @@ def test_a_connection_between_two_requests_is_left_to_its_own_limit() -> None:
     assert b" 408 " not in found
 
 
+def test_a_further_request_of_a_connection_must_come_in_time_as_well() -> None:
+    found = asyncio.run(_talk(POST + b"abc", b"GET / HTTP/1.1\r\nX: 1", pause=0.05))
+    assert (found.count(b" 200 "), found.count(b" 408 ")) == (1, 1)
+
+
 def test_what_follows_a_body_without_end_is_refused() -> None:
     head = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n"
     trailers = [b"x-%d: %s\r\n" % (at, b"y" * 1000) for at in range(200)]
