@@ -279,7 +279,7 @@ class KeyAuthenticator(Authenticator):
 def _key_in(headers: Headers) -> str | None:
     kind, _, key = headers.get("authorization", "").partition(" ")
     bearer = key.strip() if kind.lower() == "bearer" else ""
-    return headers.get("x-api-key", bearer).strip() or None
+    return bearer or headers.get("x-api-key", "").strip() or None
 
 
 def _no_entry(message: str) -> HttpError:
