@@ -18,7 +18,7 @@ TREES = {
 RIDDLE = re.compile(r"(?:What|How|Where|Why|Whether|Which|Who|Whose|Whom)\b|See \S+$")
 """Beginnings of docstrings that do not say what the thing is."""
 STATE = {
-    "backends/provider/batches/run.py _submitting": "batches that this process submits right now",
+    "backends/provider/batch_run.py _submitting": "batches that this process submits right now",
     "cli/shell/commands.py COMMANDS": "filled while the module is imported",
     "engine/requests/pieces.py _latest": "one prompt's keys: comparing takes a tenth of hashing",
     "redaction.py _known": "a secret of the process, to be hidden in any of its messages",

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.harness import Say
 from relquery.arrays import Bools, Floats, Int64s
-from relquery.backends.embedding.load import load_embedder
+from relquery.backends.embedders import load_embedder
 
 ENCODER = Path(__file__).parents[2] / ".real-models/minilm"
 Generator = np.random.Generator

@@ -16,7 +16,7 @@ from benchmarks.standin.rules import RULES
 from benchmarks.standin.wires import anthropic, openai_chat
 from relquery.backends.wires.anthropic import AnthropicMessages
 from relquery.backends.wires.messages import to_messages
-from relquery.backends.wires.openai_chat import OpenAIChat
+from relquery.backends.wires.openai import OpenAIChat
 from relquery.backends.wires.wire import CacheSettings, Wire
 from relquery.prompt import Prompt, Sampling
 

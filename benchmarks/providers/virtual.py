@@ -22,7 +22,7 @@ from relquery.backends.provider.server import ProviderServer
 from relquery.backends.provider.spending import Amount
 from relquery.backends.wires.errors import ProviderError
 from relquery.backends.wires.messages import Messages
-from relquery.backends.wires.openai_chat import OpenAIWire
+from relquery.backends.wires.openai import OpenAIWire
 from relquery.backends.wires.reply import Reply, Usage
 from relquery.backends.wires.response_format import limit_of
 from relquery.backends.wires.wire import Json, Wire

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from relquery import native, span
-    from relquery.backends.embedding.load import load_embedder
+    from relquery.backends.embedders import load_embedder
     from relquery.backends.local.service import Engine, Job
     from relquery.backends.scoring import Scores
     from relquery.cascade.cascade import CascadeResult, run_cascade
@@ -74,7 +74,7 @@ _HOMES = {
     "native": "relquery.native",
     "Sampling": "relquery.prompt:Sampling",
     "Embedder": "relquery.retrieval.embedder:Embedder",
-    "load_embedder": "relquery.backends.embedding.load:load_embedder",
+    "load_embedder": "relquery.backends.embedders:load_embedder",
     "RelqueryError": "relquery.errors:RelqueryError",
     "PartialResultWarning": "relquery.errors:PartialResultWarning",
     "load_ipython_extension": "relquery.notebook:load_ipython_extension",

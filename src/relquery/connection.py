@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
 
 from relquery.backends.base import Answering, Backend
-from relquery.backends.embedding.load import embedder_of, hint_for
+from relquery.backends.embedders import embedder_of, hint_for
 from relquery.backends.load import (
     answering_of,
     backend_of,

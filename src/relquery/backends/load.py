@@ -208,7 +208,7 @@ def _load_provider(provider: str, name: str, options: dict[str, Any]) -> Backend
     _check_options(options, [field.name for field in fields(ProviderConfig)], of)
     config = ProviderConfig(**options)
     if config.batch:
-        from relquery.backends.provider.batches.backend import BatchBackend
+        from relquery.backends.provider.batch_backend import BatchBackend
 
         return BatchBackend(name, config, PROVIDERS[provider])
     return ProviderBackend(name, config, PROVIDERS[provider])

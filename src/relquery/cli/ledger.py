@@ -25,7 +25,7 @@ from relquery.sql.render import printable
 from relquery.unicode import valid
 
 if TYPE_CHECKING:
-    from relquery.backends.provider.batches.backend import Shown as ShownBatch
+    from relquery.backends.provider.batch_backend import Shown as ShownBatch
 
 _AGO = re.compile(r"(\d+)\s*([smhdw])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -269,7 +269,7 @@ def batches(
     relquery batches run.db --cancel
     """
     # Imported here: the providers' packages take half a second.
-    from relquery.backends.provider.batches.backend import forget_batch, shown_batches
+    from relquery.backends.provider.batch_backend import forget_batch, shown_batches
 
     if not path.is_file():
         raise ConfigError(f"The ledger {path} does not exist. Give the file given to --ledger.")

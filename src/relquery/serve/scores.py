@@ -18,7 +18,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from relquery.arrays import Float32s
-from relquery.backends.embedding.load import LocalEmbedder, load_embedder
+from relquery.backends.embedders import LocalEmbedder, load_embedder
 from relquery.engine.requests.labels import Normalization
 from relquery.errors import ConfigError
 from relquery.prompt import Answer, Prompt, Role, Sampling, Span

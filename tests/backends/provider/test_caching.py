@@ -20,7 +20,7 @@ from relquery.backends.provider.backend import ProviderBackend
 from relquery.backends.provider.config import ProviderConfig
 from relquery.backends.provider.providers import ANTHROPIC, GEMINI, OPENAI
 from relquery.backends.wires.messages import in_form, key_of, to_messages
-from relquery.backends.wires.openai_chat import OpenAIChat
+from relquery.backends.wires.openai import OpenAIChat
 from relquery.backends.wires.wire import CacheSettings
 from relquery.prices.table import PRICES
 from relquery.prompt import Role, Sampling, Span

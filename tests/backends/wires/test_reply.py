@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relquery.backends.wires.answer_text import unfenced, without_reasoning
-from relquery.backends.wires.openai_chat import OpenAIChat
+from relquery.backends.wires.openai import OpenAIChat
 from relquery.backends.wires.reply import Usage, to_answer
 from relquery.ledger import Ledger
 from relquery.prompt import Answer, Finish, Sampling

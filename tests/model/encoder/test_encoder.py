@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import AutoModel, AutoTokenizer, BartConfig, BertConfig, BertModel
 
-from relquery.backends.embedding.load import LocalEmbedder
+from relquery.backends.embedders import LocalEmbedder
 from relquery.errors import ConfigError, ModelError, RequestError
 from relquery.model.encoder import Encoder
 from relquery.model.formats.config import ConfigReader

@@ -15,8 +15,7 @@ from relquery.backends.provider.client import ProviderClient
 from relquery.backends.provider.config import ProviderConfig
 from relquery.backends.provider.providers import ANTHROPIC, OPENAI, Access, Provider, check_key
 from relquery.backends.wires.anthropic import AnthropicMessages
-from relquery.backends.wires.openai_chat import OpenAIChat
-from relquery.backends.wires.openai_responses import OpenAIResponses
+from relquery.backends.wires.openai import OpenAIChat, OpenAIResponses
 from relquery.backends.wires.wire import CacheSettings, Wire
 from relquery.errors import ConfigError
 from relquery.prompt import Sampling

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from relquery.backends.embedding.load import AUTO, default_embedder
+from relquery.backends.embedders import AUTO, default_embedder
 from relquery.cli.app import command as command_of
 from relquery.cli.command import PENDING
 from relquery.cli.tables import find_table

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from relquery.backends.embedding.load import embedder_of
+from relquery.backends.embedders import embedder_of
 from relquery.errors import ConfigError, MissingExtraError
 from relquery.frames.lotus.settings import SHARED
 from relquery.retrieval.embedder import Trigrams, unit_parts

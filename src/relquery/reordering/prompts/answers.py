@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from relquery.arrays import Int64s
 from relquery.backends.wires.anthropic import AnthropicMessages
-from relquery.backends.wires.openai_chat import OpenAIChat
+from relquery.backends.wires.openai import OpenAIChat
 from relquery.backends.wires.wire import GARBLED, Json, Wire
 from relquery.errors import PartialResultWarning, TableError, warn
 from relquery.reordering.prompts.prompts import TableSource, read_id

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from relquery.backends.wires.anthropic import AnthropicMessages
 from relquery.backends.wires.messages import Mark, Messages, WireMessage
-from relquery.backends.wires.openai_chat import OpenAIChat
+from relquery.backends.wires.openai import OpenAIChat
 from relquery.backends.wires.wire import CacheSettings, Json, Wire
 from relquery.errors import ConfigError, did_you_mean, type_of, unknown
 from relquery.prices.price import Price

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from relquery.backends.base import Limits
 from relquery.backends.provider.backend import AnswerQueue, ProviderBackend
-from relquery.backends.provider.batches.apis import AnthropicBatches, BatchApi, OpenAIBatches
-from relquery.backends.provider.batches.jobs import BatchJob, BatchStore
-from relquery.backends.provider.batches.run import BatchRun
+from relquery.backends.provider.batch_apis import AnthropicBatches, BatchApi, OpenAIBatches
+from relquery.backends.provider.batch_jobs import BatchJob, BatchStore
+from relquery.backends.provider.batch_run import BatchRun
 from relquery.backends.provider.budget import Usd, usd_of
 from relquery.backends.provider.client import ProviderClient
 from relquery.backends.provider.codec import RequestCodec

@@ -18,9 +18,9 @@ from benchmarks.standin.errors import Refused
 from benchmarks.standin.http import Response
 from benchmarks.standin.server import Reply, Scripted, Silence, serving
 from relquery.arrays import Float32s
-from relquery.backends.embedding.endpoint import Endpoint
-from relquery.backends.embedding.load import embedder_of, load_embedder
+from relquery.backends.embedders import embedder_of, load_embedder
 from relquery.backends.provider.config import ProviderConfig
+from relquery.backends.provider.embeddings import Endpoint
 from relquery.errors import ConfigError, ModelError, RequestError
 from relquery.retrieval.vectors import KnownVectors, VectorStore
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Any
 
-from relquery.backends.provider.batches.apis import BatchApi, Line, Standing, UndecidedError
-from relquery.backends.provider.batches.jobs import BatchJob, BatchStore
+from relquery.backends.provider.batch_apis import BatchApi, Line, Standing, UndecidedError
+from relquery.backends.provider.batch_jobs import BatchJob, BatchStore
 from relquery.backends.provider.codec import RequestCodec
 from relquery.backends.provider.dispatch import SharedState
 from relquery.backends.provider.errors import reason_to_stop, refused

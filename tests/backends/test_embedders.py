@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from relquery.backends.embedding.load import default_embedder
+from relquery.backends.embedders import default_embedder
 from relquery.connection import connect
 from relquery.model.catalogue import ENCODERS
 from relquery.retrieval.embedder import tell_once
@@ -65,7 +65,7 @@ def test_it_is_the_first_known_encoder_that_is_whole_and_needs_no_prefix(cache: 
 
 def test_to_look_for_it_imports_no_client_of_the_hub() -> None:
     code = (
-        "import sys; from relquery.backends.embedding.load import load_embedder; "
+        "import sys; from relquery.backends.embedders import load_embedder; "
         "load_embedder('auto'); print({'huggingface_hub', 'torch'} & set(sys.modules))"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -91,8 +91,8 @@ _OF_PROVIDER = ("base_url", "api_key", "max_concurrency", "timeout", "max_retrie
 
 
 def _endpoint(model: str, options: dict[str, Any]) -> Embedder:
-    from relquery.backends.embedding.endpoint import Endpoint
     from relquery.backends.provider.config import ProviderConfig
+    from relquery.backends.provider.embeddings import Endpoint
 
     known = ["dimensions", *_OF_PROVIDER]
     _check(options, known, "an 'openai:' embedder")

@@ -13,7 +13,7 @@ from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, ClassVar, Literal
 
-from relquery.backends.provider.batches.jobs import BatchJob
+from relquery.backends.provider.batch_jobs import BatchJob
 from relquery.backends.provider.client import ProviderClient
 from relquery.backends.wires.errors import ProviderError, short
 from relquery.backends.wires.wire import GARBLED, BatchResult, Json, encoded

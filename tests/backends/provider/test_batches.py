@@ -23,10 +23,10 @@ from benchmarks.standin.http import Json
 from benchmarks.standin.server import question
 from benchmarks.standin.wires.anthropic import message
 from benchmarks.standin.wires.openai_chat import completion
-from relquery.backends.provider.batches import run
-from relquery.backends.provider.batches.apis import OpenAIBatches
-from relquery.backends.provider.batches.backend import BatchBackend
-from relquery.backends.provider.batches.jobs import BatchStore
+from relquery.backends.provider import batch_run as run
+from relquery.backends.provider.batch_apis import OpenAIBatches
+from relquery.backends.provider.batch_backend import BatchBackend
+from relquery.backends.provider.batch_jobs import BatchStore
 from relquery.backends.provider.client import ProviderClient
 from relquery.backends.provider.config import ProviderConfig
 from relquery.backends.provider.providers import ANTHROPIC, GEMINI, OPENAI, Provider
@@ -298,7 +298,7 @@ def test_a_batch_stays_within_limits(tmp_path: Path, monkeypatch: pytest.MonkeyP
         del server
         return OpenAIBatches(client, 4, 2_000)
 
-    monkeypatch.setattr("relquery.backends.provider.batches.backend.batch_api", small)
+    monkeypatch.setattr("relquery.backends.provider.batch_backend.batch_api", small)
     texts = ["x" * 900, "y" * 900, "z" * 900, *map(str, range(6))]
     with serving(echo) as server:
         answers = asked(backend(server, tmp_path / "b", OPENAI), texts)
@@ -357,9 +357,9 @@ def test_two_that_ask_the_same_submit_it_once(ask: Ask) -> None:
 PROGRAM = """
 import sys
 from pathlib import Path
-from relquery.backends.provider.batches import run
-from relquery.backends.provider.batches.apis import OpenAIBatches
-from tests.backends.provider.batches.test_batches import ANTHROPIC, OPENAI, asked, backend
+from relquery.backends.provider import batch_run as run
+from relquery.backends.provider.batch_apis import OpenAIBatches
+from tests.backends.provider.test_batches import ANTHROPIC, OPENAI, asked, backend
 run._POLLS, run._GRACE_SECONDS = (0.02,), 0.2
 class Server: root, url = sys.argv[1], sys.argv[1] + "/v1"
 provider = OPENAI if sys.argv[3] == "openai" else ANTHROPIC
