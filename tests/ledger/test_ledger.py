@@ -129,16 +129,6 @@ def write_earlier(path: Path, answers: dict[bytes, str]) -> None:
         file.executemany("INSERT INTO answers VALUES (?, ?, ?, ?)", rows)
 
 
-def test_a_setting_that_comes_later_changes_the_keys_where_it_is_set_alone() -> None:
-    @dataclass(frozen=True, slots=True)
-    class Later(Sampling):
-        effort: str = "usual"
-
-    samplings = (Sampling(), Later(), Later(effort="high"))
-    keys = [answer_keys("m", [(Span("x"),)], sampling) for sampling in samplings]
-    assert keys[0] == keys[1] != keys[2]
-
-
 def test_a_schema_and_log_probabilities_are_part_of_the_key_and_the_latter_are_not_kept() -> None:
     number, text = '{"type": "integer"}', '{"type": "string"}'
     samplings = [Sampling(), Sampling(schema=number), Sampling(schema=text)]

@@ -184,14 +184,6 @@ def test_sampled_answers_repeat_with_a_seed_whatever_the_order(backend: Embedded
     assert [answer.text for answer in once] != [answer.text for answer in other]
 
 
-def test_two_relqueries_at_once_each_get_their_own_answers(backend: EmbeddedBackend) -> None:
-    first = backend.answer([prompt(f"a{n}") for n in range(4)], Sampling(max_tokens=6))
-    second = backend.answer([prompt(f"b{n}") for n in range(4)], Sampling(max_tokens=2))
-    seen = [next(first), next(second), *second, *first]
-    assert sorted(index for index, _ in seen) == [0, 0, 1, 1, 2, 2, 3, 3]
-    assert sorted(answer.output_tokens for _, answer in seen) == [2] * 4 + [6] * 4
-
-
 def test_closing_the_iterator_cancels_what_is_open(backend: EmbeddedBackend) -> None:
     stream = backend.answer([prompt(f"c{n}") for n in range(9)], Sampling(max_tokens=50))
     stream.close()  # type: ignore[attr-defined]

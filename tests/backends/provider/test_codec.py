@@ -16,17 +16,16 @@ from benchmarks.standin.http import Json
 from benchmarks.standin.wires.anthropic import message
 from benchmarks.standin.wires.openai_chat import completion
 from benchmarks.standin.wires.openai_responses import response
-from relquery.backends.load import load
 from relquery.backends.provider.backend import ProviderBackend
 from relquery.backends.provider.client import RawReply
 from relquery.backends.provider.codec import RequestCodec
 from relquery.backends.provider.config import ProviderConfig
-from relquery.backends.provider.providers import ANTHROPIC, OPENAI, PROVIDERS
+from relquery.backends.provider.providers import ANTHROPIC, OPENAI
 from relquery.backends.provider.server import ProviderServer, facts_of
 from relquery.backends.schemas import closed
 from relquery.backends.wires.errors import ProviderError, status_error
 from relquery.backends.wires.messages import to_messages
-from relquery.errors import ConfigError, ModelError
+from relquery.errors import ConfigError
 from relquery.prompt import Adjustments, Answer, Finish, Prompt, Role, Sampling, Span
 from tests.cases import cases
 from tests.schemas import STRUCT
@@ -356,25 +355,6 @@ def test_what_is_known_has_a_day_and_a_source_and_of_others_nothing_is_taken_for
     assert other.dropped == set(), "another server may have another model of this name"
     pro = ProviderServer("gpt-5-pro", ProviderConfig(api_key="k"))
     assert pro.api == "responses", "it is known to take nothing else"
-
-
-@pytest.mark.parametrize(
-    ("name", "variable"),
-    [
-        ("openai:gpt-5-mini", "OPENAI_API_KEY"),
-        ("anthropic:claude-sonnet-5", "ANTHROPIC_API_KEY"),
-        ("gemini:gemini-3.8-flash", "GEMINI_API_KEY"),
-    ],
-)
-def test_a_provider_is_named_before_the_model_and_needs_its_key(
-    name: str, variable: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for provider in PROVIDERS.values():
-        monkeypatch.delenv(provider.key, raising=False)
-    with pytest.raises(ModelError, match=f"Set the environment variable {variable}"):
-        load(name).check(Sampling())
-    monkeypatch.setenv(variable, "k")
-    assert (load(name).name, load(name).known_as()) == (name, (name,))
 
 
 def test_a_ledger_knows_a_model_by_its_name_whatever_its_server() -> None:

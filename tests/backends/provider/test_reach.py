@@ -112,15 +112,21 @@ def test_each_service_has_its_address_and_its_key(monkeypatch: pytest.MonkeyPatc
     assert load("azure:m").name == "azure:m@us.openai.azure.com/openai"
 
 
+@pytest.mark.parametrize(
+    "name", ["openai", "anthropic", "gemini", "groq", "together", "openrouter", "bedrock"]
+)
 def test_a_service_without_its_key_says_which_variable_to_set(
-    monkeypatch: pytest.MonkeyPatch,
+    name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("groq", "together", "openrouter", "bedrock"):
-        monkeypatch.delenv(PROVIDERS[name].key, raising=False)
-        monkeypatch.setenv("AWS_REGION", "us-east-1")
-        backend = load(f"{name}:m")  # which can tell costs
-        with pytest.raises(ModelError, match=f"export {PROVIDERS[name].key}="):
-            backend.check(Sampling())
+    key, model = PROVIDERS[name].key, f"{name}:m"
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    for variable in (key, "OPENAI_BASE_URL", "ANTHROPIC_BASE_URL"):
+        monkeypatch.delenv(variable, raising=False)
+    with pytest.raises(ModelError, match=f"Set the environment variable {key} .*export {key}="):
+        load(model).check(Sampling())  # which can tell costs
+    monkeypatch.setenv(key, "k")
+    load(model).check(Sampling())
+    assert load(model).known_as()[0] == model
 
 
 def test_servers_on_ones_own_machine_need_no_key_and_cost_nothing(
