@@ -17,12 +17,14 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 BENCHMARKS = DOCS / "benchmarks"
 CLAIMING = [*sorted((DOCS / "how-it-works").glob("*.md")), BENCHMARKS / "index.md"]
+SHOWN = set(BENCHMARKS.glob("*.md"))
 SERVED = [DOCS / f"{name}.md" for name in ("serve", "routes", "operate")]
 _SHOWN = re.compile(r"^\| `([^`]+)` \| ([\d.]+) \|", re.MULTILINE)
 _CLAIM = re.compile(r"([\d.]+)(%?)[^|`\d]*\(`([^`]+)`\)")
 _ROUTE = re.compile(r"(/[\w{}./]*)`")
 _OPTION = re.compile(r"`(--[a-z][a-z-]+)")
-_PATH = re.compile(r"`((?:tests|[a-z]+)/[\w/]+(?:\.py|/)?)`")
+_PATH = re.compile(r"`([\w/]+(?:\.py|\.[ch]pp|/))`")
+_CLASS = re.compile(r"`([A-Z][a-z]+(?:[A-Z][a-z]+)*)(?:\.\w+)?[`(]")
 
 
 def figures(document: str) -> dict[str, float]:
@@ -73,15 +75,34 @@ def test_the_readme_shows_what_the_documents_show() -> None:
 
 
 @pytest.mark.parametrize("page", CLAIMING, ids=lambda page: f"{page.parent.name}-{page.stem}")
-def test_a_page_claims_what_the_documents_show_and_names_what_is_there(page: Path) -> None:
+def test_a_page_claims_what_the_documents_show(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     claims = _CLAIM.findall(text)
     assert claims or page.parent.name == "how-it-works"
     for said, percent, figure in claims:
         assert is_rounded(said, ALL[figure] * (100 if percent else 1)), figure
-    for path in _PATH.findall(text):
-        root = ROOT if path.startswith("tests/") else ROOT / "src" / "relquery"
-        assert (root / path).exists(), path
+
+
+def test_files_and_folders_that_pages_name_exist() -> None:
+    folders = ("src", "tests", "benchmarks", "training", "deploy", "docs")
+    parts = [path.relative_to(ROOT).parts for at in folders for path in (ROOT / at).rglob("*")]
+    there = {"/".join(path[start:]) for path in parts for start in range(len(path))} | {*folders}
+    pages = [*ROOT.glob("*.md"), *(page for page in DOCS.rglob("*.md") if page not in SHOWN)]
+    missing = {
+        f"{page.name}: {path}"
+        for page in pages
+        if page.name != "CHANGELOG.md"
+        for path in _PATH.findall(page.read_text(encoding="utf-8"))
+        if path.rstrip("/") not in there
+    }
+    assert not missing
+
+
+def test_classes_that_the_pages_on_the_code_name_exist() -> None:
+    code = "\n".join(path.read_text("utf-8") for path in (ROOT / "src" / "relquery").rglob("*.py"))
+    defined = set(re.findall(r"^(?:class )?([A-Z]\w+)\b(?=[:(\[]| =)", code, re.MULTILINE))
+    for page in (DOCS / "architecture.md", *(DOCS / "how-it-works").glob("*.md")):
+        assert set(_CLASS.findall(page.read_text(encoding="utf-8"))) <= defined, page.stem
 
 
 def without_names(path: str) -> str:

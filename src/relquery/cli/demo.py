@@ -20,8 +20,8 @@ from relquery.sql.result import Result
 
 QUERY = """\
 SELECT movietitle, critic, kids,
-       LLM('Is the movie suitable for kids? Answer Yes or No.', films.* EXCLUDE (kids),
-           labels := ['Yes', 'No']) AS answer
+       LLM('Is the movie suitable for kids? Answer Yes or No.',
+           films.* EXCLUDE (kids), labels := ['Yes', 'No']) AS answer
 FROM films
 """
 """The filter of paper 000 on Movies. `kids` is what the table says; no prompt has it."""
