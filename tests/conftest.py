@@ -86,11 +86,6 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    for item in items:
-        room = item.path.relative_to(TESTS).parts[0] if item.path.is_relative_to(TESTS) else ""
-        if room in ("spark", "real"):  # Spark has one session, and a file of real models its own
-            group = room if room == "spark" else item.path.name
-            item.add_marker(pytest.mark.xdist_group(group))
     if config.getoption("--all"):
         return
     left_out = [
