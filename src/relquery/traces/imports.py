@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +84,10 @@ def _read(read: Reader, record: object, number: int, path: Path) -> PublishedReq
     try:
         if not isinstance(record, Mapping):
             raise TypeError(f"it is {record!r}, not an object")
-        return read(record, number)
+        request = read(record, number)
+        if request is not None and not isfinite(request.arrival or 0.0):
+            raise ValueError(f"its time is {request.arrival}")
+        return request
     except (KeyError, TypeError, ValueError, TableError) as error:
         told = f"{error} is missing" if isinstance(error, KeyError) else str(error).rstrip(".")
         raise TableError(f"{path}, record {number}: {told}.") from error

@@ -210,9 +210,8 @@ def test_the_two_texts_keep_their_names_and_their_nulls(con: Connection, backend
     ).fetchall()
 
     assert [text.split("\n\n")[1] for text in sorted(backend.asked)] == [
-        "x: null\ny: t1",
-        "x: t1\ny: null",
-        "x: t1\ny: t2",
+        "y: t1\nx: null",
+        "y: t2\nx: t1",
     ]
 
 

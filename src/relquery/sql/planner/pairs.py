@@ -20,7 +20,8 @@ def pair_of(fields: tuple[Field, ...], call: str, is_symmetric: bool) -> tuple[F
     AI_FILTER('...', a, b, pairs := 'symmetric')
     => AI_FILTER('...', CASE WHEN b < a THEN b ELSE a END, CASE WHEN b < a THEN a ELSE b END)
 
-    so (a, b) and (b, a) are equal inputs. call: as written. Raises QueryError for other fields.
+    so (a, b) and (b, a) are equal inputs; NULL counts as less than all others. call: as written.
+    Raises QueryError for other fields.
     """
     if len(fields) != 2:
         raise QueryError(
@@ -30,7 +31,8 @@ def pair_of(fields: tuple[Field, ...], call: str, is_symmetric: bool) -> tuple[F
     if not is_symmetric:
         return fields
     first, second = fields
-    swaps = build.compared(_LESS, second.value, first.value)
+    is_null = build.operation("OPERATOR_IS_NULL", second.value.copy())
+    swaps = build.any_of([build.compared(_LESS, second.value, first.value), is_null])
     values = (
         build.when(swaps.copy(), left.value.copy(), other.value.copy())
         for left, other in ((second, first), (first, second))
